@@ -1,6 +1,6 @@
 """Fit the constants of the speed estimates to measured rows, and report the error on each model left out of the fit.
 
-Usage, from the repository's root: python benchmarks/fit_estimates.py [--write] [--date 2026-11-24] [--sources]
+Usage, from the repository's root: python benchmarks/fit_estimates.py [--write] [--date 2026-11-24] [--quick]
 Rows: `knowledge/evidence` (stable ones: the sum of the requests' tokens/s) and `knowledge/speeds` (a request's tokens/s
 while it decodes × requests) with known facts, at 1 to 8 requests. Minimises Σ (log predicted − log measured)² by
 Levenberg–Marquardt over the logarithms of the constants, each pulled towards a first guess. Weights: a configuration's

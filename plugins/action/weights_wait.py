@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
                 self._job(asked["jid"], "cleanup")
                 if seen.get("failed") and not seen.get("msg"):
                     seen["msg"] = (
-                        f"{host}: {asked['what']}: the task ended without a word. Run again: it goes on from here."
+                        f"{host}: {asked['what']}: the task ended without any output. Run again: it resumes from here."
                     )
                 return seen
             line = pace.line(host, asked["what"], self._told(asked["progress"]))

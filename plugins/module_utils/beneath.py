@@ -203,7 +203,7 @@ def _aside(path: str) -> str:
 
 def _planted(where: str) -> CollectionError:
     return CollectionError(
-        f"{where} is a link, or no folder, and root follows no link there: who can write to that place could lead it anywhere. "
-        f"Nothing was done. See who has put it there (ls -ld {where}), and remove it; caches move to another disk as a whole "
+        f"{where} is a symlink, or not a directory. Root follows no symlink there, since whoever can write there could point it anywhere. "
+        f"Nothing was done. See who put it there (ls -ld {where}), and remove it; caches move to another disk as a whole "
         "(k8s_dgx_serving.cache_dir)."
     )

@@ -117,7 +117,7 @@ class Guard:
             if self.step(time.monotonic()):
                 last = time.monotonic()
             time.sleep(self.settings["interval_s"])
-        say(f"All loads are over; the page cache was dropped {self.dropped} times.")
+        say(f"All loads have finished; the page cache was dropped {self.dropped} times.")
 
 
 def main() -> int:

@@ -193,7 +193,7 @@ def memory(available_kib: int | None, floor: int) -> t.Iterator[Sample]:
     """Yield available memory and its floor. Raises CollectionError if the kernel does not report it."""
     yield "dgxspark_memory_floor_bytes", {}, floor
     if available_kib is None:
-        raise CollectionError("/proc/meminfo does not tell MemAvailable.")
+        raise CollectionError("/proc/meminfo has no MemAvailable.")
     yield "dgxspark_memory_available_bytes", {}, available_kib * KIB
 
 

@@ -14,7 +14,7 @@ _REMEDIES = {
     errno.ENOSPC: "the disk is full. Free space on it (`df -h`, and `df -i` for inodes), and run again.",
     errno.EDQUOT: "the user's disk quota is used up. Free space, or raise the quota, and run again.",
     errno.EROFS: (
-        "its file system is read-only. A disk error makes it so: see `dmesg`; put it right, mount it read-write, and run "
+        "its file system is read-only. A disk error can cause that: see `dmesg`; fix it, remount it read-write, and run "
         "again."
     ),
     errno.EIO: "the disk answers with an error. See `dmesg`: it may be failing.",
@@ -33,7 +33,7 @@ def reason(exc: OSError) -> str:
         return f"{exc.strerror}, for root too. See whether it is immutable (`lsattr`), or mounted without root access."
     if exc.errno in _REMEDIES:
         return _REMEDIES[exc.errno]
-    return f"{exc.strerror or exc}. See to that, and run again."
+    return f"{exc.strerror or exc}. Fix that, and run again."
 
 
 def cannot(verb: str, path: object, exc: OSError) -> CollectionError:

@@ -96,7 +96,7 @@ def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern
         except (KeyError, TypeError) as exc:
             raise CollectionError("signatures: each needs an id and a pattern, both texts.") from exc
         except re.error as exc:
-            raise CollectionError(f"signatures: {entry['id']}: pattern: no regular expression: {exc}.") from exc
+            raise CollectionError(f"signatures: {entry['id']}: pattern: not a regular expression: {exc}.") from exc
     return found
 
 

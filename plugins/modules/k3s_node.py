@@ -158,7 +158,7 @@ def absent(module: t.Any) -> list[Change]:
 
 def foreign(what: str) -> str:
     """Return the message for a K3s that this collection did not install."""
-    return f"K3s is on this node, and this collection did not lay it there. {what} Remove it with its k3s-uninstall.sh."
+    return f"K3s is on this node, but this collection did not install it. {what} Remove it with its k3s-uninstall.sh."
 
 
 def main() -> None:

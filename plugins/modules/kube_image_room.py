@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Judges the disk on which containerd keeps images by the image's size, as another node lists it, else by what is assumed; by the room
-    that is to stay free; and by the share of the disk from which on a kubelet removes images of which nothing runs.
+    that must stay free; and by the share of the disk from which on a kubelet removes images of which nothing runs.
   - It reads the launch plan (C(k8s_dgx_plan)) and the variables of the role P(dgxspark.cluster.k8s_dgx#role).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

@@ -154,7 +154,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     with sriov.alone(f"a run{f' from {where}' if where else ''} (process {os.getpid()})") as other:
         if other:
             module.warn(
-                f"Another run was at work on this node's VFs: {other}. This one has waited for its end, and looked at the "
+                f"Another run was changing this node's VFs: {other}. This run waited for it to finish, and read the "
                 "node again. Run one at a time: the last run's inventory now applies."
             )
         return work(module, sriov, planned, options)

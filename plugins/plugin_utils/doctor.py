@@ -243,7 +243,7 @@ def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
     for name, health in state.health.items():
         kib = health.memory.get("MemAvailable")
         if kib is None:
-            state.unjudged.append((name, "free memory: /proc/meminfo tells none"))
+            state.unjudged.append((name, "free memory: /proc/meminfo has no MemAvailable"))
             continue
         free = kib / KIB_PER_GIB
         if free < limits["warning_gib"]:
@@ -252,7 +252,7 @@ def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
                 "memory.low",
                 "error" if low else "warning",
                 name,
-                f"{free:.1f} GiB of memory are free; at least {limits['error_gib' if low else 'warning_gib']} are due.",
+                f"{free:.1f} GiB of memory are free; at least {limits['error_gib' if low else 'warning_gib']} are required.",
                 "CPU and GPU share it. What runs there uses more than was planned.",
                 "Lower mem_fraction_static or gpu_memory_utilization, or stop other workloads on the node, before it hangs.",
                 source=tuple(state.limits["source"]),
@@ -341,8 +341,8 @@ def _pcie(state: SiteState) -> t.Iterator[Diagnosis]:
                     "function.narrow",
                     "error",
                     f"{name} {link.pci}",
-                    f"its PCIe link has x{link.width} at {link.gtps} GT/s; due are x{limits['width']} at {limits['gtps']}.",
-                    "BIOS versions before April 2026 gave the second function x2; else the link came up badly.",
+                    f"its PCIe link has x{link.width} at {link.gtps} GT/s; x{limits['width']} at {limits['gtps']} is expected.",
+                    "BIOS versions before April 2026 gave the second function x2; otherwise the link was negotiated badly.",
                     "Update the BIOS (fwupdmgr), then cut the node's power for a minute.",
                     source=("tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35",),
                 )

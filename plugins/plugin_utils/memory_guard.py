@@ -72,13 +72,13 @@ def _check(entry: Plain) -> None:
     kill, load = entry["kill"], entry["load"]
     if kill["kill_mib"] >= kill["term_mib"]:
         raise CollectionError(
-            f"memory_guard: kill.kill_mib {kill['kill_mib']} must be less than kill.term_mib {kill['term_mib']}: a process "
-            "is asked to go before it is made to."
+            f"memory_guard: kill.kill_mib {kill['kill_mib']} must be less than kill.term_mib {kill['term_mib']}: a process gets "
+            "SIGTERM before SIGKILL."
         )
     if load["floor_mib"] <= kill["term_mib"]:
         raise CollectionError(
             f"memory_guard: load.floor_mib {load['floor_mib']} must be more than kill.term_mib {kill['term_mib']}: the page "
-            "cache is to go before a process has to."
+            "cache is dropped before a process is killed."
         )
     for key in ("prefer", "avoid"):
         for pattern in kill[key]:
@@ -92,7 +92,7 @@ def _check(entry: Plain) -> None:
     if slices.get("system.slice", 0) < needed:
         raise CollectionError(
             f"memory_guard: protected: system.slice has min_mib {slices.get('system.slice', 0)}, and its units together "
-            f"{needed}: what a slice does not have, its units have not either."
+            f"{needed}: units cannot have more than their slice."
         )
 
 

@@ -144,7 +144,7 @@ def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None
         k3s_data_dir=str(owner.folder),
     )
     assert "spark4: " in text and f"{NEW} takes about 10000000.0 GiB (an assumption: k8s_dgx_image_room_gib)" in text
-    assert "20 GiB are to stay free. Nothing was stopped." in text
+    assert "20 GiB must stay free. Nothing was stopped." in text
     assert owner.cluster.writes == []
 
 

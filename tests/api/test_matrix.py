@@ -301,7 +301,7 @@ def test_a_lost_node_ends_it_with_the_model_before(owner: Owner) -> None:
     hosts.write_text(yaml.safe_dump(lost), encoding="utf-8")
     said = process.communicate(timeout=SLOW_S)[0]
     assert process.returncode != 0
-    assert "spark1: lost while" in " ".join(said.split()), said
+    assert "spark1: lost during" in " ".join(said.split()), said
     measured = len(owner.done())
     assert measured < 3
     assert owner.sets() == before
@@ -319,7 +319,7 @@ def test_a_matrix_that_changed_is_noticed(owner: Owner) -> None:
     owner.given["dgxspark_matrix_hours"] = 0.0001
     code, said, _changed = owner.run(**owner.given)
     assert code == 0, said
-    assert "2 cases are left (the time is over)" in said
+    assert "2 cases are left (the time limit is reached)" in said
     entry = {**ENTRY, "cases": {**ENTRY["cases"], "more": {"chunked_prefill_size": 1024}}}  # type: ignore[dict-item]
     (owner.folder / "three.yml").write_text(yaml.safe_dump(entry), encoding="utf-8")
     code, said, _changed = owner.run(**owner.given)

@@ -109,7 +109,7 @@ def test_a_spark_that_cannot_pass_on_what_it_has_is_named(alone: Owner) -> None:
     with socket.create_server(("127.0.0.2", 47110)):  # accepts the next Spark's connection, and never answers
         code, said, _changed = alone.run(model_weights_copy_patience=3)
     assert code != 0
-    assert "127.0.0.2 port 47110 is taken by something else" in said and "model_weights_copy_port" in said
+    assert "127.0.0.2 port 47110 is already in use" in said and "model_weights_copy_port" in said
     assert alone.weights()["spark1"] == FILES  # what arrived stays, and the next run continues from there
     assert not alone.weights()["spark3"]
 

@@ -99,7 +99,7 @@ def test_during_a_load_the_page_cache_is_dropped_and_otherwise_not() -> None:
     wait_for(
         lambda: sh(NODE, "systemctl is-active dgxspark-load-guard", check=False) != "active", 90, "the guard's end"
     )
-    assert "All loads are over" in sh(NODE, "journalctl -u dgxspark-load-guard --no-pager -o cat | tail -n 3")
+    assert "All loads have finished" in sh(NODE, "journalctl -u dgxspark-load-guard --no-pager -o cat | tail -n 3")
 
 
 # --- long: how long a node is unresponsive ------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ class Asked:
         finally:
             self.kubectl("uncordon", node)
         # By the CNI plugin, or before that by the scheduler if the device plugin was quicker.
-        self.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF there and free?"))
+        self.names("VF", "serve-default-rank1-0", ("The VF is not on the node", "is the VF present and free?"))
         self._is_mended_by(run)
 
     def loses_a_vf(self, node: str, take: t.Callable[[], object], run: t.Callable[[], object], bound_s: float) -> None:

@@ -51,7 +51,7 @@ TAKEN_OUT = (
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """The plan of one profile and variant for one engine version; rank 1 where there is one."""
+    """The plan of one profile and variant for one engine version, and its last rank."""
 
     profile: str
     variant: str

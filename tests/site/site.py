@@ -91,7 +91,10 @@ class Served(Cluster, Asked):
         image.join(joined, (built.images / f"{name}.tar" for name in ("pause", "plugin", "sriov", "multus")))
         packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
         super().__init__(folder, packed, server)
-        self.of_hosts = {"dgxspark_fabric": FABRIC}
+        self.of_hosts = {
+            "dgxspark_fabric": FABRIC,
+            "k8s_platform_components": {"images": PLATFORM_IMAGES, "hca": "virtual", "image_pull": "Never"},
+        }
         self.before = {node: tree(node) for node in self.all}
         self.server_has = ""
         self.said = ""
@@ -134,11 +137,6 @@ class Served(Cluster, Asked):
             "k8s_dgx_weights": "unmanaged",
             "k8s_dgx_hf_token": self.hf_token,
             "k8s_dgx_model_profile": ONE,
-            "k8s_platform_components": {
-                "images": PLATFORM_IMAGES,
-                "hca": "virtual",
-                "image_pull": "Never",
-            },
             "k8s_dgx_serving": {
                 "image_pull": "Never",
                 "requests": {"cpu": "500m", "memory": "64Mi"},

@@ -111,7 +111,7 @@ def _judge_vf(function: Function, plan: PlannedFunction, planned: PlannedVf) -> 
             "vf-missing",
             name,
             f"VF {planned.index} of {plan.netdev} does not exist; the function has {len(function.vfs)}.",
-            "The role sriov_roce makes it.",
+            "The role sriov_roce creates it.",
         )
     at = f"{name} ({vf.netdev.name if vf.netdev else vf.pci})"
     if vf.place.state == "stranded":
@@ -122,7 +122,7 @@ def _judge_vf(function: Function, plan: PlannedFunction, planned: PlannedVf) -> 
             "Free it with sriov_roce_reset_stranded: true.",
         )
     if vf.netdev is None:
-        why = f"is bound to {vf.driver}, which made no netdev" if vf.driver else "has no driver"
+        why = f"is bound to {vf.driver}, which created no netdev" if vf.driver else "has no driver"
         return _finding("vf-unbound", at, f"the VF {vf.pci} {why}.", "The role sriov_roce binds it again.")
     if vf.place.state == "pod":
         at += f", in the pod's namespace {vf.place.netns}"

@@ -279,9 +279,7 @@ def judge_clashes(
             continue
         if not absorb:
             findings.append(
-                _refusal(
-                    clash, "Take the other one out, or let the role do it with netplan_vf_foreign_stanzas: absorb."
-                )
+                _refusal(clash, "Remove the other one, or let the role do it with netplan_vf_foreign_stanzas: absorb.")
             )
             continue
         for claim in others:
@@ -345,8 +343,8 @@ def _refusal(clash: Clash, remedy: str) -> Finding:
         f"{' and the '.join(('the ' if i == 0 else '') + str(c) for i, c in enumerate(clash.claims))} all configure it; "
         "netplan accepts that, and the file names decide which one wins."
         if len(clash.claims) > 2
-        else f"the {first} and the {second} both configure it; netplan lets that pass, and which one wins hangs on "
-        "file names.",
+        else f"the {first} and the {second} both configure it; netplan accepts that, and the file names "
+        "decide which one wins.",
         remedy,
     )
 

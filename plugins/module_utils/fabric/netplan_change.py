@@ -223,7 +223,7 @@ def _describe(
         before, after = (i.sha256 and f"sha256 {i.sha256[:12]}, mode {i.mode:04o}" for i in (there, image))
         outcome.changes.append(Change(path, what, before, after))
     elif path.startswith(FOLDERS):
-        done = "given back as it was" if path in given_back else "fabric stanzas absorbed"
+        done = "restored" if path in given_back else "fabric stanzas absorbed"
         outcome.text.append((path, "as it was\n" if path not in given_back else "absorbed\n", f"{done}\n"))
         outcome.changes.append(Change(path, "file of others", None, done))
 
@@ -294,8 +294,8 @@ def settle(host: Host, outcome: Outcome) -> None:
         state = rollback.ended(host, waited[0]).get("state")
         how = {"confirmed": "confirmed", "rolled_back": "rolled back"}.get(str(state), "over")
         outcome.warnings.append(
-            f"Another run was changing this node's netplan files: {waited[1]}. This one has waited until that change was "
-            f"{how}, and looked at the node again. Run one at a time: the last run's inventory now applies."
+            f"Another run was changing this node's netplan files: {waited[1]}. This run waited until that change was "
+            f"{how}, and read the node again. Run one at a time: the last run's inventory now applies."
         )
 
 
@@ -372,7 +372,7 @@ def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
     last = rollback.roll_back(host, identity, why)
     after = "The node has its old configuration again."
     if last and last["failed"]:
-        after = f"Going back failed too: {'; '.join(last['failed'])}"
+        after = f"The rollback failed too: {'; '.join(last['failed'])}"
     raise CollectionError(f"{why} {after}")
 
 
@@ -459,5 +459,5 @@ def _ended(host: Host, identity: str) -> Outcome:
         if host.text("pending"):
             message += f" Another run is active there: {rollback.who(host.document('journal.json'))}."
         return Outcome(state="unknown", message=message)
-    failed = f" Going back was not complete: {'; '.join(last['failed'])}" if last["failed"] else ""
+    failed = f" The rollback is incomplete: {'; '.join(last['failed'])}" if last["failed"] else ""
     return Outcome(state="rolled_back" if last["applied"] else "too_slow", message=f"{last['summary']}.{failed}")

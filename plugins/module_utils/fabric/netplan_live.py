@@ -86,14 +86,14 @@ def winners(
             findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
         elif drops := _drop_ins(files.network, system_root):
             message = f"{lacks}: {' and '.join(drops)} changes what {files.network} gives it."
-            remedy = f"Take what speaks of {change.what} out of it, and run again."
+            remedy = f"Remove its lines about {change.what}, and run again."
             findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
         elif patterns:
             by = _namer(files, system_root)
-            message = (
-                f"{lacks}: {path} means an interface with its MAC that is called `{patterns[0]}`, and it is {name}{by}."
+            message = f"{lacks}: {path} matches an interface with its MAC and the name `{patterns[0]}`, but it is called {name}{by}."
+            remedy = (
+                "Remove that, so that it has its usual name again (reboot, or bind its driver again); then run again."
             )
-            remedy = "Take that away, so that it has its usual name again (reboot, or bind its driver again); then run again."
             findings.setdefault((name, "renamed"), Finding("netplan.renamed", "error", name, message, remedy))
     return list(findings.values())
 

@@ -96,9 +96,9 @@ class Host:
             if time.monotonic() > until:
                 os.kill(child, signal.SIGKILL)
                 raise RestoreError(
-                    f"writing {value!r} to {path}: the kernel has not come back within {WRITE_WAIT:g} s (process {child} "
-                    "waits in it). Something has a VF or its RDMA device open: see `fuser -v /dev/infiniband/uverbs*`, end "
-                    "that, and run again; where nothing is to be ended, restart the node"
+                    f"writing {value!r} to {path}: the write has not returned within {WRITE_WAIT:g} s (process {child} "
+                    "is blocked in it). Something has a VF or its RDMA device open: see `fuser -v /dev/infiniband/uverbs*`, stop "
+                    "that, and run again; if nothing can be stopped, reboot the node"
                 )
             time.sleep(pause)
             pause = min(2 * pause, 0.1)

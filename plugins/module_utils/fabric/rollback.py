@@ -126,7 +126,7 @@ class Host:
                 errors="replace",
             )
         except subprocess.TimeoutExpired:
-            return TOO_LONG, "", f"`{' '.join(argv)}` did not end within {timeout:g} s"
+            return TOO_LONG, "", f"`{' '.join(argv)}` did not finish within {timeout:g} s"
         except OSError as exc:
             return NOT_FOUND, "", f"{argv[0]}: {exc.strerror}"
         return done.returncode, done.stdout, done.stderr

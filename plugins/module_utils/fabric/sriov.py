@@ -56,7 +56,7 @@ class Sriov:
             if self.host.clock() > until:
                 raise CollectionError(
                     f"Another run has been changing this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
-                    "Wait for its end, or end it, then run again."
+                    "Wait for it to finish, or stop it, then run again."
                 )
             other = other or "a run whose name is not known"
             self.host.sleep(0.2)
@@ -102,7 +102,7 @@ class Sriov:
                 continue
             except (OSError, ValueError, KeyError, TypeError) as exc:
                 raise CollectionError(
-                    f"{path} cannot be read: {exc}. It says what the node had before; move it away to go on without it."
+                    f"{path} cannot be read: {exc}. It records what the node had before; move it away to continue without it."
                 ) from exc
         return None
 
@@ -167,8 +167,8 @@ class Sriov:
         alive = self._processes(path)
         if alive:
             raise CollectionError(
-                f"{name} ({vf.pci}): its namespace {path} has come to life (process {alive[0]}). Nothing was touched; "
-                "stop the pod that has the VF, or leave it."
+                f"{name} ({vf.pci}): its namespace {path} is in use again (process {alive[0]}). Nothing was touched; "
+                "stop the pod that has the VF, or leave it running."
             )
         # A name that cannot clash on the host: two pods' VFs may both be called net1. Its own name is restored later.
         own = "vf" + vf.pci.replace(":", "").replace(".", "")

@@ -201,7 +201,7 @@ def _edited(text: str, edit: Edit, moved: bool) -> tuple[str, State] | str:
         return text.replace(edit.expect, edit.replace), "applied"
     if moved and not results and not times and not _places(_bare(edit.expect), words(text)):
         return text, "not needed"
-    return f"is there {times} times and its result {results} times"
+    return f"occurs {times} times and its replacement {results} times"
 
 
 def settled(text: str, patch: Patch, moved: bool = False) -> tuple[str, tuple[State, ...]]:

@@ -252,6 +252,6 @@ def refuse_full_disk(root: str, needed: int, reserve_gib: float, what: str) -> N
     if free < needed / 2**20 + reserve_gib * 1024:
         raise CollectionError(
             f"{root} has {free / 1024:.1f} GiB free, but {what} needs {needed / GIB:.1f} GiB more, and {reserve_gib:g} GiB "
-            "are to stay free. Nothing was moved. Free room there, or put the caches on another disk "
+            "must stay free. Nothing was moved. Free space there, or put the caches on another disk "
             "(k8s_dgx_serving.cache_dir)."
         )

@@ -202,9 +202,7 @@ def _listen(link: Link, address: str, served: _Served) -> _Server:
     except OSError as exc:
         where = f"{link.name}: {address} port {link.port}"
         if exc.errno == errno.EADDRINUSE:
-            raise CollectionError(
-                f"{where} is taken by something else. Choose another port (model_weights_copy_port)."
-            ) from exc
+            raise CollectionError(f"{where} is already in use. Choose another port (model_weights_copy_port).") from exc
         raise CollectionError(
             f"{where}: {exc.strerror}. The fabric's address is not on the node: run the fabric part, and see that no pod "
             "holds that VF."
@@ -259,7 +257,7 @@ class _Puller:
             files.unlink(part)
         name = parcels.place(self.parcel, item.path).name
         raise CollectionError(
-            f"{self.link.name}: {name} came twice from {self.peer} with another SHA-256 than its list says "
+            f"{self.link.name}: {name} came twice from {self.peer} with a SHA-256 that is not the one in its list "
             f"({item.sha256[:12]}…). {self.peer} or its disk is at fault: have its files read again "
             "(of weights: model_weights_verify=true). Nothing of it was kept."
         )
@@ -387,8 +385,8 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
                 puller.pull(missing)
             elif missing:
                 raise CollectionError(
-                    f"{link.name}: {missing[0].path} is not as its list says: it is gone, or its SHA-256 is another. It is "
-                    "available again: run once more."
+                    f"{link.name}: {missing[0].path} is missing, or its SHA-256 is not the one in its list. Run again, "
+                    "which fetches it again."
                 )
             parcels.lay(parcel, known)
         _see_off(link, served)
@@ -405,7 +403,7 @@ def _see_off(link: Link, served: _Served) -> None:
         if time.monotonic() - served.asked > link.patience_s:
             late = ", ".join(sorted(set(link.children) - served.done))
             raise CollectionError(
-                f"{link.name}: {late} did not come for the files within {link.patience_s:.0f} s. Its own error says more; else "
+                f"{link.name}: {late} did not fetch the files within {link.patience_s:.0f} s. See its own error; otherwise "
                 "run playbooks/verify.yml for the fabric between the two."
             )
         time.sleep(_PAUSE_S)

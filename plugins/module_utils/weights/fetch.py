@@ -36,7 +36,7 @@ _REMEDIES = {
     "busy": "The hub limits the request rate (429). Run again later; a token (k8s_dgx_hf_token) has a higher limit.",
     "network": "The hub could not be reached. Check that this node can reach it (a proxy goes into model_weights_hub_environment), or "
     "give the weights in a folder (model_weights_source).",
-    "full": "The disk is full. Free room on it and run again.",
+    "full": "The disk is full. Free space on it and run again.",
     "library": "This Python has no huggingface_hub. Name one that has in model_weights_hub_python, or leave it empty to have one created.",
 }
 

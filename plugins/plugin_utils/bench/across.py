@@ -37,7 +37,7 @@ _REMEDY = (
     "Read the answers; see the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size."
 )
 _NOT_JUDGED = (
-    "Where requests of the greedy prompt failed, mend that first. Else read the answers, and raise max_tokens of the workload "
+    "If requests of the greedy prompt failed, fix that first. Otherwise read the answers, and raise max_tokens of the workload "
     "`greedy` in your knowledge folder (mode quick has its own: run mode full), or ask there for something with one answer."
 )
 
@@ -112,7 +112,7 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
         return []
     what = "thoughts about" if found.thoughts else "answers to"
     message = (
-        f"{len(gone)} of {len(begun)} {what} one greedy prompt part from its answer alone within {found.early:g} words; "
+        f"{len(gone)} of {len(begun)} {what} one greedy prompt diverge from its answer alone within {found.early:g} words; "
         f"two runs alone agree for {found.agreed} words."
     )
     # Compare them with each other, too: in a sound batch, rounding leads several answers to the same different beginning.
@@ -163,7 +163,7 @@ def _compared(alone: t.Sequence[Record], together: t.Sequence[Record], limits: P
         for records in (alone, together)
     )
     return (
-        "of the greedy prompt came {} alone and {} together; 2 alone and {} together of one kind are needed"
+        "the greedy prompt gave {} alone and {} together; at least 2 alone and {} together of one kind are needed"
     ).format(*told, limits.min_answers)
 
 
@@ -191,9 +191,7 @@ def wrong(known: t.Sequence[tuple[Record, str | None]], limits: Wrong) -> list[S
     missed = [text for text, expect in texts if not _holds(expect, text)]
     if len(texts) < limits.min_answers or len(missed) < limits.share * len(texts):
         return []
-    message = (
-        f"{len(missed)} of {len(texts)} answers that are known are wrong, such as {' '.join(missed[0].split())[:80]!r}."
-    )
+    message = f"{len(missed)} of {len(texts)} answers with a known result are wrong, such as {' '.join(missed[0].split())[:80]!r}."
     return [Sign("bench.wrong", "error", message, _REMEDY)]
 
 

@@ -82,7 +82,7 @@ _REMEDIES = {
     "unauthorized": "Give the server's API key in api_key (verify.yml: k8s_dgx_api_key or dgxspark_verify_api_key).",
     "unavailable": "It is still loading, or overloaded: wait until /health answers, and see its log.",
     "http": "See the server's log for the request.",
-    "hang": "The server took the request and goes on with nothing: a rank may be dead while /health still answers 200. "
+    "hang": "The server accepted the request, and sends nothing more: a rank may be dead while /health still answers 200. "
     "See the logs of all ranks.",
     "truncated": "The server or something between ended the connection early: see its log, and proxies' time-outs.",
     "protocol": "Is it an OpenAI-compatible chat server, and does the URL end with /v1?",

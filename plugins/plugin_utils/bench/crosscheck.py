@@ -68,13 +68,13 @@ def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
                 cwd=folder,
             )
         except subprocess.TimeoutExpired:
-            raise CollectionError(f"crosscheck: {PROGRAM} did not end within {timeout_s:.0f} s.") from None
+            raise CollectionError(f"crosscheck: {PROGRAM} did not finish within {timeout_s:.0f} s.") from None
         try:
             result = json.loads(saved.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             said = " ".join((done.stderr or done.stdout).split())[-400:]
             raise CollectionError(
-                f"crosscheck: {PROGRAM} brought no result (exit status {done.returncode}): {said} Its tokenizer and its book are "
+                f"crosscheck: {PROGRAM} produced no result (exit status {done.returncode}): {said} Its tokenizer and its book are "
                 "downloaded unless crosscheck_arguments say where they are (--tokenizer, --book-url)."
             ) from None
     return {"tool": PROGRAM, "version": str(result.get("version") or ""), "command": list(argv), "levels": rows(result)}

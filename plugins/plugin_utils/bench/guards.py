@@ -284,7 +284,7 @@ class TextGuard:
             if often and dense and len(set(words)) <= flood.distinct * len(words):
                 text = " ".join(gram)
                 self._found(
-                    "flood", self._judged, f"{text!r} stands {count} times among the last {len(words)} words", text
+                    "flood", self._judged, f"{text!r} occurs {count} times in the last {len(words)} words", text
                 )
                 return
         stagnation, recent = self.limits.stagnation, self._recent

@@ -76,7 +76,7 @@ class EventReader:
 
 
 def _gave_up(words: t.Any) -> StreamError:
-    return StreamError(f"the server gave up in the middle: {' '.join(_clean(str(words)).split())[:200]}.")
+    return StreamError(f"the server aborted in the middle of the answer: {' '.join(_clean(str(words)).split())[:200]}.")
 
 
 def _said(data: str) -> t.Any:

@@ -20,7 +20,7 @@ NAME = "bundle.json"
 FORMAT = 1
 SMALL = 64 * MIB  # files up to this size are always read in full
 REMEDY = (
-    "Make the bundle whole on a connected machine (ansible-playbook dgxspark.cluster.bundle), and copy it here again."
+    "Complete the bundle on a connected machine (ansible-playbook dgxspark.cluster.bundle), and copy it here again."
 )
 
 
@@ -102,7 +102,7 @@ def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
     path = pathlib.Path(folder, there.path)
     try:
         if not path.is_file():
-            return f"{path} is not there."
+            return f"{path} is missing."
         size = path.stat().st_size
         if size != there.size:
             return f"{path} is not what {NAME} says: {size} bytes were found, and {there.size} are expected."
@@ -120,7 +120,7 @@ def checked(folder: str, wanted: t.Iterable[Artefact], *, whole: bool = False) -
     whole: read large files too; otherwise the caller must check the SHA-256 of each one it uses.
     """
     if not pathlib.Path(folder, NAME).is_file():
-        raise CollectionError(f"{folder} is not a bundle: {NAME} is not there (dgxspark_bundle). {REMEDY}")
+        raise CollectionError(f"{folder} is not a bundle: {NAME} is missing (dgxspark_bundle). {REMEDY}")
     found, problems = [], []
     for artefact in wanted:
         there = noted(folder, artefact)

@@ -118,8 +118,8 @@ def layout(hosts: t.Sequence[str], found: t.Sequence[Wire]) -> Layout:
             "error",
             ", ".join(lonely),
             "no other host was heard on any of its ports, and it was heard by none.",
-            "See that its cable is plugged in at both ends, that the ports are up, and that they are in one VLAN. Where the nodes "
-            "are slow to begin, listen longer: -e dgxspark_discover_window=30.",
+            "See that its cable is plugged in at both ends, that the ports are up, and that they are in one VLAN. If the nodes "
+            "are slow to start, listen longer: -e dgxspark_discover_window=30.",
         )
     elif not switches:
         _direct_or_ring(made, hosts, used)

@@ -151,7 +151,11 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
         )
     for what, why in host.unread:
         yield Finding(
-            "nodes.part-unread", "warning", host.shown, f"its {what} could not be read: {why.rstrip('.')}.", "See why."
+            "nodes.part-unread",
+            "warning",
+            host.shown,
+            f"its {what} could not be read: {why.rstrip('.')}.",
+            "Fix that, and run again.",
         )
 
 

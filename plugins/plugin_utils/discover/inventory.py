@@ -50,7 +50,7 @@ def _reach(seen: t.Sequence[Seen]) -> tuple[dict[str, t.Any], dict[str, dict[str
 def _hosts(seen: t.Sequence[Seen], made: Composed, own: t.Mapping[str, dict[str, t.Any]]) -> str:
     lines = [
         "---",
-        "# Written by dgxspark.cluster.discover by what the nodes showed. Yours to change.",
+        "# Written by dgxspark.cluster.discover from what the nodes showed. Yours to change.",
         "# `-l 'spark[1:4]'` counts the group's members from 0: the controller is member 0, so each Spark's position is its number.",
         "all:",
         "  children:",
@@ -66,7 +66,7 @@ def _hosts(seen: t.Sequence[Seen], made: Composed, own: t.Mapping[str, dict[str,
         named = made.named.get(host.name)
         if named:
             lines.append(
-                f"            # Taken for {', '.join(named)} by port and order of the PCI addresses: see that it is so."
+                f"            # Taken for {', '.join(named)} by port and order of the PCI addresses: check that this is right."
             )
         variables = own[host.name] | ({FUNCTIONS: named} if named else {})
         lines += _indented({host.name: variables}, 12)
@@ -97,7 +97,7 @@ def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
 
 
 def _group(seen: t.Sequence[Seen], made: Composed, shared: t.Mapping[str, t.Any]) -> str:
-    lines = ["---", "# Written by dgxspark.cluster.discover by what the nodes showed. Yours to change."]
+    lines = ["---", "# Written by dgxspark.cluster.discover from what the nodes showed. Yours to change."]
     if not any("ansible_user" in host.reach for host in seen):
         lines.append("# ansible_user: ssh chose it in this run (its configuration, or your own name).")
     for key, value in shared.items():

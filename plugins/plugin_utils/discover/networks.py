@@ -58,7 +58,7 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
         if name in k3s:
             setattr(made, name, str(ip.network(k3s[name])))
             if k3s[name] != RESERVED[name]:
-                made.why[name] = "as K3s has it there"
+                made.why[name] = "since K3s uses it"
             for net in [net for net in used if net in ip.network(k3s[name])]:
                 del used[net]
     made.others = {
@@ -71,7 +71,7 @@ def networks(seen: t.Sequence[Seen], functions: t.Mapping[str, t.Collection[Func
     keeps = [str(net) for net in kept] if len(kept) == 1 else []
     _choose(made, "pool", keeps + _POOLS, used)
     if keeps and made.pool == keeps[0] and made.pool != DEFAULTS["address_pool"]:
-        made.why.setdefault("pool", "as the VFs have it there")
+        made.why.setdefault("pool", "since the VFs use it")
     return made
 
 
@@ -139,7 +139,7 @@ def _choose(made: Networks, name: str, wanted: t.Sequence[str], used: t.Mapping[
         return
     clash = _clash(ip.network(default), used)
     if getattr(made, name) != default and clash:
-        made.why[name] = f"as {default} overlaps {clash}"
+        made.why[name] = f"since {default} overlaps {clash}"
 
 
 def _clash(net: Net, used: t.Mapping[Net, str]) -> str | None:

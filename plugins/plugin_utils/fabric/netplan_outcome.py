@@ -38,8 +38,8 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
         return _failure(f"The connection broke before the change began, and nothing was changed. {message}")
     if outcome == "unknown":
         return _failure(
-            "The change was begun, and the node has lost track of it: it has been restarted meanwhile. "
-            f"What holds is the configuration before it, or after it; run again. {message}"
+            "The change was started, but the node has no record of it: it was rebooted meanwhile. "
+            f"The old or the new configuration is active; run again. {message}"
         )
     return None
 

@@ -318,7 +318,7 @@ def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archi
         free = machine.free_mib.get(path)
         if free is not None and free < mib:
             message = f"{path} has {free} MiB free, and {mib} MiB are needed: the disk is full."
-            findings.append(Finding("k3s.disk", "error", name, message, "Free room there. Nothing was changed."))
+            findings.append(Finding("k3s.disk", "error", name, message, "Free space there. Nothing was changed."))
     return findings
 
 
@@ -331,7 +331,7 @@ def _platform(
     for rule in found:
         severity: t.Literal["error", "warning", "info"] = "warning" if policy == "warn" else rule.severity
         component = rule.id.removeprefix("platform.")
-        remedy = f"{rule.remedy} (k3s_known_bad=warn goes on all the same.)" if severity == "error" else rule.remedy
+        remedy = f"{rule.remedy} (k3s_known_bad=warn continues anyway.)" if severity == "error" else rule.remedy
         findings.append(Finding(f"k3s.{rule.id}", severity, f"{name}: {component}", rule.message, remedy))
     return findings
 

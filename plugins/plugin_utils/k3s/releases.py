@@ -47,7 +47,7 @@ def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[F
         old = release(installed)
     except CollectionError:
         found = f"K3s there says that it is {installed!r}, which is not a release."
-        remedy = "Take it off by hand, or with k3s_state=absent, and run again."
+        remedy = "Remove it by hand, or with k3s_state=absent, and run again."
         return "refused", [Finding("k3s.unknown-version", "error", subject, found, remedy)]
     if old == new:
         return "keep", []
@@ -66,11 +66,13 @@ def skew(agent: str, server: str, subject: str) -> list[Finding]:
     """Find an agent that would be newer than its server, or more than three minors older."""
     new, of_server = release(agent), release(server)
     if new > of_server:
-        message = f"it would get {agent}, and its server has {server}: an agent must not be newer than its server."
+        message = f"it would get {agent}, but its server has {server}: an agent must not be newer than its server."
         return [
-            Finding("k3s.newer-agent", "error", subject, message, "Upgrade the server first: let the limit reach it.")
+            Finding(
+                "k3s.newer-agent", "error", subject, message, "Upgrade the server first: include it in the limit (-l)."
+            )
         ]
     if new.minor < of_server.minor - AGENT_SKEW:
-        message = f"it would get {agent}, and its server has {server}: that is more than {AGENT_SKEW} minors older."
+        message = f"it would get {agent}, but its server has {server}: that is more than {AGENT_SKEW} minors older."
         return [Finding("k3s.older-agent", "error", subject, message, f"Set k3s_version to {server}.")]
     return []

@@ -26,8 +26,8 @@ def secret_name(key: str, namespace: str, instance: str) -> str:
     text = str(key)
     if not LEAST <= len(text) <= MOST or not _KEY.fullmatch(text):
         raise CollectionError(
-            f"k8s_dgx_api_key: this is not a key (it has {len(text)} characters): {LEAST} to {MOST} letters, digits and ._~+/=- are "
-            "needed. `openssl rand -hex 32` makes one."
+            f"k8s_dgx_api_key: this is not a valid key ({len(text)} characters): {LEAST} to {MOST} letters, digits and ._~+/=- are "
+            "needed. `openssl rand -hex 32` generates one."
         )
     return f"serve-{label(instance, 'instance.name', 40)}-api-{_mark(text, namespace, instance)}"
 

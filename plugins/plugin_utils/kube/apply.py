@@ -57,7 +57,7 @@ def outcome(objects: t.Sequence[Object], said: Object, after: t.Sequence[Object]
             if not (missing_namespace or missing_kind):
                 faults.append(f"{title(made)}: {text}")
                 continue
-            lines.append(f"{title(made)}: would be made")
+            lines.append(f"{title(made)}: would be created")
             diffs.append(_diff(made, {"before": {}, "after": dict(made)}))
             changed = True
             continue

@@ -65,7 +65,7 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
             return {**result, "failed": True, "msg": status.late(asked, seen, seconds)}
         if causes != said:
             said = causes
-            say(f"waiting for {asked['instance']}: {causes or 'going on'}")
+            say(f"waiting for {asked['instance']}: {causes or 'in progress'}")
         time.sleep(asked["interval"])
 
 

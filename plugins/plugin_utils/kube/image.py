@@ -81,7 +81,7 @@ CAUSES = (
     Cause(
         r"not found|manifest unknown|name unknown|does not exist|InvalidImageName|couldn't parse image|invalid reference",
         "there is no such image",
-        "See to its name, tag or digest (k8s_dgx_image).",
+        "Check its name, tag or digest (k8s_dgx_image).",
     ),
 )
 UNKNOWN = Cause("", "it cannot be pulled", "Name an image that can be pulled (k8s_dgx_image).", final=False)
@@ -191,7 +191,7 @@ def judge(
             "digest": None,
             "record": dict(recorded),
             "problems": [
-                f"{image} is not the same image on all nodes ({told}): its tag has moved between two pulls. Remove it where it is "
+                f"{image} is not the same image on all nodes ({told}): its tag moved between two pulls. Remove it where it is "
                 f"the older one (`k3s crictl rmi {full(image)}`) and serve again a minute later, or name a digest in k8s_dgx_image."
             ],
         }

@@ -231,9 +231,9 @@ def _unseen(sparks: t.Sequence[Spark], served: t.Sequence[Served]) -> t.Iterator
         if spark.free_gib is None:
             yield f"{spark.host}: free memory is not known: {spark.unseen}."
         if spark.total_gib is None:
-            yield f"{spark.host}: its node does not say how much memory it has."
+            yield f"{spark.host}: its node does not report its memory."
         if spark.gpu is None:
-            yield f"{spark.host}: its node does not say how many shares its GPU has, so these are not judged."
+            yield f"{spark.host}: its node does not report how many shares its GPU has, so these are not judged."
     for each in served:
         if each.gib is None:
             yield f"{each.name}: does not state its memory; it will once role k8s_dgx has served it again."
@@ -273,7 +273,7 @@ def _fit(name: str, asked: _Asked) -> Fit:
 def _places(count: int, asked: _Asked) -> tuple[list[tuple[str, ...]], str]:
     """Return all sets of hosts, in order, whose ranks reach their neighbours; and the reason if there is none."""
     if count > len(asked.sparks):
-        return [], f"it takes {count} Sparks, and this run has {len(asked.sparks)}"
+        return [], f"it needs {count} Sparks, and this run has {len(asked.sparks)}"
     wires = {host: {function.segment for function in planned.functions} for host, planned in asked.planned.items()}
 
     def joined(hosts: tuple[str, ...]) -> bool:
@@ -339,7 +339,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     elif not unknown and not _errors(most) and (made is None or _errors(made)):
         missing = _missing(plan, room, top)
         fit = replace(fit, missing_gib=missing)
-        reasons.append(f"{missing:.1f} GiB are lacking on {poorest}, where {max(room, 0.0):.1f} are left")
+        reasons.append(f"{poorest} is {missing:.1f} GiB short: {max(room, 0.0):.1f} GiB are left")
     if reasons or unknown:
         return replace(fit, state="does not fit" if reasons else "not known", reasons=(*reasons, *unknown))
     held = float(made["memory"]["used_gib"]) if made else 0.0

@@ -35,7 +35,7 @@ def told(served: Served) -> str:
     vfs = sorted({vf for rank in served.ranks for vf in rank.vfs or ()})
     hosts = ", ".join(rank.host for rank in served.ranks)
     return (
-        f"{served.profile or 'profile not told'} on {hosts}: {ready} of {len(served.ranks)} ranks ready, "
+        f"{served.profile or 'profile unknown'} on {hosts}: {ready} of {len(served.ranks)} ranks ready, "
         f"{gib(served.gib)} each, port {served.port or '?'}, dist_port {served.dist_port or '?'}, "
         f"{'VFs ' + ' '.join(vfs) if vfs else 'no VFs'}"
     )

@@ -160,6 +160,6 @@ def missing(objects: t.Iterable[t.Mapping[str, t.Any]], there: t.Iterable[t.Mapp
     }
     return [
         f"NetworkAttachmentDefinition {namespace}/{name} is not there, so a rank would stay ContainerCreating. "
-        "Let k8s_platform_parts.networks be present, and run the platform's part with the same -l; or make it."
+        "Set k8s_platform_parts.networks to present, and run the platform's part with the same -l; or create it."
         for namespace, name in sorted(needed(objects) - known)
     ]

@@ -143,7 +143,7 @@ def outcome(
         failed = [f"{host}: its pod was deleted by someone else. Run again."]
     refused = pulls.unscheduled(pods[0]) if pods else ""
     if refused and now - watch.began >= PLACED_S:
-        failed = [f"{host}: no node takes its pod: {refused} Uncordon the node, or name another one."]
+        failed = [f"{host}: its pod cannot be scheduled: {refused} Uncordon the node, or name another one."]
     why = fault(pods[0]) if pods else None
     if host in watch.digests and why is not None:
         return watch.digests[host], why

@@ -255,5 +255,7 @@ def _state(pod: Object | None) -> str:
     reason = _waiting(status).get("reason")
     refused = unscheduled(pod or {})
     if refused:
-        return f"no node takes its pod: {refused}"
-    return "the kubelet pulls" if reason in (None, "ContainerCreating", "PodInitializing") else str(reason)
+        return f"its pod cannot be scheduled: {refused}"
+    return (
+        "the kubelet is still pulling" if reason in (None, "ContainerCreating", "PodInitializing") else str(reason)
+    )

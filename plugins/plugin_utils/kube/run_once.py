@@ -97,7 +97,7 @@ class Runner:
                 return self._wait(job), self._log(job.pod)
             finally:
                 self.remove([name])
-        raise CollectionError(f"{name}: told to end, and taken away.")
+        raise CollectionError(f"{name}: the run was stopped, and the pod was deleted.")
 
     def remove(self, names: t.Sequence[str]) -> None:
         """Delete the pods and ConfigMaps of these names."""

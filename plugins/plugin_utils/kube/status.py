@@ -78,14 +78,14 @@ def _unscheduled(pod: Pod) -> Found | None:
         text = str(condition.get("message") or condition.get("reason") or "no node fits")
         lacking = re.findall(r"Insufficient (\S+?)[,.;]?(?=\s|$)", text)
         if any(name.startswith("dgxspark.cluster/") for name in lacking):
-            remedy = "The SR-IOV device plugin does not offer that VF: is it running on the node, and is the VF there and free?"
+            remedy = "The SR-IOV device plugin does not offer that VF: is it running on the node, and is the VF present and free?"
         elif any(name.startswith("nvidia.com/") for name in lacking):
             remedy = "Another pod holds the GPU (stop it, or raise k8s_platform_gpu_shares), or NVIDIA's device plugin does not run."
         elif lacking:
             remedy = "Lower k8s_dgx_serving.requests, or free the node."
         else:
             remedy = "See that the node is in the cluster under this name (k8s_dgx_node_names), ready and not cordoned."
-        return _wrong("unschedulable", pod, f"no node takes it: {text}", remedy), ""
+        return _wrong("unschedulable", pod, f"it cannot be scheduled: {text}", remedy), ""
     return None
 
 
@@ -111,7 +111,7 @@ def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
     """What keeps a pod from terminating: not how its container ended. A kubelet does not always report a cause (such as 1.20)."""
     said = "it is still terminating."
     remedy = (
-        "Where a VF of it was taken away (roce_info on its node), run the fabric part again there, and it goes. Where its node "
+        "If one of its VFs was removed (roce_info on its node), run the fabric part again there, and it terminates. If its node "
         "is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
     )
     told = _sandbox(pod, [event for event in events if event.get("reason") == "FailedKillPod"])
@@ -123,13 +123,13 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     if reason == "FailedKillPod":
         if gone:  # the plugin retries the release of a missing device; the pod stays until that succeeds
             return _wrong(
-                "vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod goes."
+                "vf", pod, text, "The VF is not on the node: run the fabric part again there, and the pod terminates."
             )
         return _wrong("leaving", pod, text, "See the kubelet's and Multus' logs on the node.")
     if reason == "FailedCreatePodSandBox" and re.search(
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
     ):
-        remedy = "Let k8s_platform_parts.networks be present, and run the platform's part with the same -l."
+        remedy = "Set k8s_platform_parts.networks to present, and run the platform's part with the same -l."
         return _wrong("attachment", pod, text, remedy, final=True)
     if reason == "FailedCreatePodSandBox" and gone:
         remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
@@ -139,7 +139,9 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     if reason == "FailedMount" and "failed to sync" in text:
         return _wrong("volume", pod, text, "The kubelet has not read it yet, and tries again by itself.")
     if reason in ("FailedMount", "FailedAttachVolume"):
-        return _wrong("volume", pod, text, "Make what it names, such as the Secret of k8s_dgx_serving.hf_token_secret.")
+        return _wrong(
+            "volume", pod, text, "Create what it names, such as the Secret of k8s_dgx_serving.hf_token_secret."
+        )
     return None
 
 
@@ -150,7 +152,7 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
     cause = CAUSES.get(code) if isinstance(code, int) else None
     if state.get("reason") == "OOMKilled":
         remedy = "The node's memory went to something else during the load: see memory_guard and the plan's memory."
-        return _wrong("oom", pod, "it was killed for want of memory.", remedy, final=True)
+        return _wrong("oom", pod, "it was OOM-killed.", remedy, final=True)
     if cause:
         message = said or f"{cause} (exit status {code})"
         final = cause in _FINAL and (cause not in _MADE_ANEW or restarts >= _STAYS)
@@ -357,7 +359,7 @@ def _owner(made: t.Mapping[str, t.Any]) -> Finding:
         "warning",
         f"StatefulSet {name}",
         "its pods are gone, and it is still terminating.",
-        f"The cluster's garbage collector takes it away: see the server's log, and kubectl get statefulset {name} -o yaml.",
+        f"The cluster's garbage collector deletes it: see the server's log, and kubectl get statefulset {name} -o yaml.",
     )
 
 

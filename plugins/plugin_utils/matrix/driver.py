@@ -172,7 +172,7 @@ def run(
                 names = ", ".join(lost)
                 result |= {
                     "ended": "lost",
-                    "message": f"{names}: lost while {case.name} was measured. {entry['message']}",
+                    "message": f"{names}: lost during the measurement of {case.name}. {entry['message']}",
                 }
                 break
             journal.append(entry)
@@ -184,7 +184,7 @@ def run(
     finally:
         back = steps.restore()  # also for a run that was killed after its last case
     if not back.ok:
-        result["message"] = f"{result['message']} What served before does not serve: {back.message}".strip()
+        result["message"] = f"{result['message']} What served before could not be restored: {back.message}".strip()
         result["restored"] = False
     return result | {"left": len(left(journal, cases))}
 

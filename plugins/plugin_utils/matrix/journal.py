@@ -127,9 +127,9 @@ class Journal:
         new = [now[key] for key in now if key not in before]
         kept = sum(key in now for key in self.done)
         raise Changed(
-            f"{self.path}: the matrix is not the one that it began with: {len(new)} cases are new ({_few(new)}), {len(gone)} are "
-            f"gone ({_few(gone)}); {kept} of {len(self.done)} measured ones are still in it. Say "
-            "-e dgxspark_matrix_changed=accept to go on with those, or choose another dgxspark_matrix_dir."
+            f"{self.path}: the matrix has changed since this run began: {len(new)} cases are new ({_few(new)}), {len(gone)} are "
+            f"gone ({_few(gone)}); {kept} of {len(self.done)} measured ones are still in it. Give "
+            "-e dgxspark_matrix_changed=accept to continue with those, or choose another dgxspark_matrix_dir."
         )
 
 
@@ -166,7 +166,7 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
             if torn:
                 return entries, begin
             raise CollectionError(
-                f"{path}: line {number} is damaged. Restore the file, or take that line out: its case is measured again."
+                f"{path}: line {number} is damaged. Restore the file, or delete that line: its case is measured again."
             ) from exc
         if torn:  # complete but for its newline: never acknowledged
             return entries, begin

@@ -139,13 +139,13 @@ def table(results: Plain, ended: Plain, paths: t.Mapping[str, str]) -> list[str]
     """Return lines for a terminal."""
     width = max((len(case["name"]) for case in results["cases"]), default=4)
     levels = results["levels"]
-    lines = [f"{'case':<{width}}  " + "  ".join(f"{'n=' + str(n):>13}" for n in levels) + "  came to"]
+    lines = [f"{'case':<{width}}  " + "  ".join(f"{'n=' + str(n):>13}" for n in levels) + "  result"]
     for case in results["cases"]:
         cells = "  ".join(f"{cell(case['levels'].get(n)):>13}" for n in levels)
         lines.append(f"{case['name']:<{width}}  {cells}  {WORDS[case['outcome']]}")
     lines += ["", f"{len(results['cases'])} cases: {counted(results)}.", *winner_lines(results), ""]
     if ended["left"]:
-        why = {"time": "the time is over", "stopped": "it was stopped", "lost": "a node was lost"}.get(
+        why = {"time": "the time limit is reached", "stopped": "it was stopped", "lost": "a node was lost"}.get(
             ended["ended"], ""
         )
         lines.append(f"{ended['left']} cases are left ({why}): run it again to go on.")

@@ -189,6 +189,6 @@ def shared(rows: t.Sequence[t.Mapping[str, t.Any]], names: t.Iterable[str]) -> l
     still = redactor.held(yaml.safe_dump(clean, width=100000))
     if still:
         raise CollectionError(
-            f"the rows to share would still hold {still[1]!r}: nothing was written. Take it out of the setting that has it."
+            f"the rows to share would still contain {still[1]!r}: nothing was written. Remove it from the setting that has it."
         )
     return clean

@@ -222,7 +222,7 @@ def _runs_apart(evidence: Evidence, comms: t.Sequence[Communicator], verdict: st
             "log",
             f"These are {len(found)} runs, which share no communicator: "
             f"{runs.described(found, lambda number: who(evidence, number))}.",
-            "Give the logs of one run alone: what was appended to a file of an earlier run is in it with that one's lines.",
+            "Give the logs of one run alone: a file that a later run appended to has the lines of both.",
             severity="error" if verdict == "unknown" else "warning",
         )
     ]

@@ -32,7 +32,7 @@ def measured(
     if not isinstance(ranks, t.Mapping) or not all(isinstance(rank, t.Mapping) for rank in ranks.values()):
         raise CollectionError("a dictionary is needed: by host, what was seen of its rank.")
     if len(ranks) < 2:
-        return {"reason": f"it takes two hosts, and {', '.join(ranks) or 'none'} can be asked"}
+        return {"reason": f"two hosts are needed; asked: {', '.join(ranks) or 'none'}"}
     unready = [f"{host}: {why}" for host, rank in ranks.items() if (why := _unready(rank))]
     if unready:
         return {"reason": "; ".join(unready)}

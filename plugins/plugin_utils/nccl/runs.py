@@ -66,7 +66,7 @@ def gaps(
             found.append(f"{name(number)}: it found no RDMA device, and has channels over RDMA: two runs in one log")
         if used and process.devices.get("Socket") and own and "Socket" not in own:
             found.append(
-                f"{name(number)}: it took the network Socket up, and has no channel over it: two runs in one log"
+                f"{name(number)}: it initialised the network Socket, and has no channel over it: two runs in one log"
             )
         if over_rdma and (said := no_rdma(evidence, process)):
             found.append(f"{name(number)}: {said} was set, and it has channels over RDMA: two runs in one log")
@@ -75,7 +75,7 @@ def gaps(
     runs = apart(comms)
     for run in runs if used and len(runs) > 1 else ():
         if not any(networks(evidence.processes[number]) for number in run):
-            found.append(f"{_some(run, name)}: a run of its own, of which nothing leaves the node")
+            found.append(f"{_some(run, name)}: a separate run without traffic between nodes")
     return found
 
 

@@ -144,11 +144,14 @@ class _Build:
         refused = rule not in self.accept
         message = message if refused else f"Accepted by the owner: {message}"
         if refused and not self.tabled and kind in ("unknown", "choice", "removed"):
-            refused, remedy = False, f"{remedy} If the image is older or newer than that, nothing need be done.".strip()
+            refused, remedy = (
+                False,
+                f"{remedy} If the image is older or newer than that, nothing needs to be done.".strip(),
+            )
             message = f"{message} That is what the table of {self.parser.version} says, and the image is another: it is passed on."
         if refused and kind == "choice" and name in _OF_CHECKPOINT.get(self.engine, ()):
             refused = False
-            message = f"{message} A checkpoint that says its own method replaces it; without one the engine does not start. It is passed on."
+            message = f"{message} A checkpoint that states its own method overrides it; without one the engine does not start. It is passed on."
         self.findings.append(Finding(rule, "error" if refused else "warning", where, message, remedy))
         return refused
 
@@ -322,8 +325,8 @@ class _Build:
         nowhere = not (having or others or variables)
         if self.mods and nowhere and self.tabled:
             text = (
-                f"No flag table has {said}. The recipe's image is patched ({', '.join(self.mods)}), and a patch may bring it: "
-                "it is passed on as it is written. Without the patch the engine does not start."
+                f"No flag table has {said}. The recipe's image is patched ({', '.join(self.mods)}), and a patch may add it: "
+                "it is passed on unchanged. Without the patch the engine does not start."
             )
             remedy = f"Name an image that has the patch (k8s_dgx_image), or leave it out. {remedy}".strip()
             self.findings.append(Finding("arguments.passed-on", "warning", f"settings.{name}", text, remedy))
@@ -346,7 +349,7 @@ class _Build:
             ways = [w for e in ("sglang", "vllm") if e != self.engine for w in entry.get(e, ())]
             parts = [part for way in ways for part in (way if isinstance(way, list) else [way])]
             if entry.get(self.engine) and any(part.get("flag") in flags for part in parts):
-                return f"The setting {key} says it to both."
+                return f"The setting {key} works for both engines."
         return ""
 
     def untabled(self) -> Finding:
@@ -362,7 +365,7 @@ class _Build:
             "warning",
             "engine.version",
             f"There is no flag table of {self.what}, so that of {self.parser.version} is used{newest}. The tables of {between} {told}.",
-            "Look at these flags in the image (--help)." if differ else "Nothing need be done.",
+            "Look at these flags in the image (--help)." if differ else "Nothing needs to be done.",
         )
 
     def result(self) -> Arguments:

@@ -324,8 +324,8 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft
         least, usual, most = facts.diffusion.tokens
         yields = f"; {usual:.1f} tokens a pass expected, {least:.1f} to {most:.1f} by the text"
     return (
-        f"one request's step: {shares}{yields}. Fitted {figures.fitted}; models left out were off by "
-        f"{figures.error['median']:.0%} in the middle, {figures.error['p90']:.0%} at nine of ten"
+        f"one request's step: {shares}{yields}. Fitted {figures.fitted}; models left out were off by a median of "
+        f"{figures.error['median']:.0%}, nine of ten by at most {figures.error['p90']:.0%}"
     )
 
 

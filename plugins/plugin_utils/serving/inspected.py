@@ -118,7 +118,7 @@ def document(log: str) -> Seen:
     text = "".join(word[2] for word in chunks if len(word) == 3)
     whole = f"{len(chunks)} {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
     if [word[1] for word in chunks] != [str(number) for number in range(len(chunks))] or words[-1][2:] != [whole]:
-        raise CollectionError("what the image said of itself is not whole. Run again.")
+        raise CollectionError("the image's report on itself is incomplete. Run again.")
     try:
         return from_plain(Seen, json.loads(text, parse_constant=_no_number), "the image's document")
     except (ValueError, RecursionError, CollectionError) as exc:
@@ -190,7 +190,7 @@ def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
         is_shipped = entry["id"] in shipped and shipped[entry["id"]]["origin"] == entry["origin"]
         if not is_shipped and pathlib.Path(entry["origin"]).resolve() != path.resolve():
             raise CollectionError(
-                f"{image} is the entry {entry['id']!r} of {entry['origin']}, and would be that of {path}, too. Move what you know of "
+                f"{image} is already the entry {entry['id']!r} of {entry['origin']}, and {path} would define it again. Move what you know about "
                 "its features there, and delete the other."
             )
         return entry | ({"replaces": entry["id"]} if entry["id"] in shipped else {})

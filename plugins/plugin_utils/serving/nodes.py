@@ -93,8 +93,8 @@ def _busy(host: str, available: float, busy: t.Sequence[str]) -> Finding:
         "memory.node-busy",
         "warning",
         "",
-        f"{host} serves something now: {', '.join(busy)}. Its {available:.1f} GiB are what that leaves, so the default for "
-        "an unmeasured Spark counts.",
+        f"{host} is serving something: {', '.join(busy)}. Its {available:.1f} GiB are what that leaves, so the default for "
+        "an unmeasured Spark is used.",
         f"Stop it and plan again, or give what {host} has before the load as k8s_dgx_free_gib (free_gib); for a model "
         "beside it, also what it holds (taken_gib).",
         ("free_gib",),

@@ -311,7 +311,9 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     if mine.row is None:
         own = first.shapes.get(shape, next(iter(judged)))
         none = (
-            best.reason if best.row is None else f"Row {best.row.id} is the best ({best.reason}), but no variant is it."
+            best.reason
+            if best.row is None
+            else f"Row {best.row.id} is the best ({best.reason}), but no variant matches it."
         )
         return common | {
             "variant": own,
@@ -326,11 +328,11 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     reason = mine.reason
     if row.id not in served:
         reason += (
-            f" Row {row.id} does not state all that it ran with, so variant {name} is only as near as can be known."
+            f" Row {row.id} does not state all that it ran with, so variant {name} is the closest match that is known."
         )
     better = best.row.id if best.row is not None and best.row.id not in {*served, *nearly} else None
     if better and best.row is not None:
-        reason += f" Row {better} is better ({best.reason}), but no variant of {first.id} is it."
+        reason += f" Row {better} is better ({best.reason}), but no variant of {first.id} matches it."
     return common | {
         "variant": name,
         "verdict": "proven" if row.id in served else "unproven",

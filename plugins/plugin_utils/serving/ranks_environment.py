@@ -77,7 +77,7 @@ def _unseen(unseen: t.Mapping[str, str]) -> Finding:
         "warning",
         "",
         f"NCCL's variables are left out for all ranks: {next(iter(unseen.values()))}"
-        + (f" The same of {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
+        + (f" The same applies to {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
         "Make the VFs, let every node answer, and plan again. Without these variables NCCL falls back to sockets.",
         ("fabric",),
         ("DESIGN, NCCL environment",),

@@ -112,7 +112,7 @@ def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
         if not _VARIABLE.fullmatch(str(key)):
             if not _HUB.fullmatch(str(value)):
                 raise CollectionError(
-                    f"{VALUES}: {key!r} is not a variable's name, and as a folder it needs a name of the hub, such as org/name, "
+                    f"{VALUES}: {key!r} is not a variable's name, and as a folder it needs a model's name on the hub, such as org/name, "
                     f"not {value!r}."
                 )
         elif secret_names.NAME.search(str(key)):
@@ -193,7 +193,7 @@ class _Maker:
         if alone and "model_tag" in parser.table["positionals"]:
             self.model = alone.pop(0) if not unset(alone[0]) or not self.model else self.model
         for word in alone:
-            self.told(word, "refused", f"it is a lone word, and {parser.engine} does not accept it.")
+            self.told(word, "refused", f"it is a positional argument, which {parser.engine} does not accept.")
         kept = recipe_flags.merged(given, parser)
         for one in given:
             if one.text not in kept[one.name].text:
@@ -305,7 +305,7 @@ class _Maker:
             self.settings[name] = value
             why = f"no flag of {self.dialect.parser.engine} {self.dialect.parser.version}'s table."
             if self.source.mods:
-                why += f" A patch of the image may bring it: {', '.join(self.source.mods)}."
+                why += f" A patch of the image may add it: {', '.join(self.source.mods)}."
             self.told(text, "passed on", why)
 
     def parallelism(self, key: str, value: t.Any, text: str) -> None:
@@ -344,7 +344,7 @@ class _Maker:
             value = self.source.given.get(name, said)
             missing = _open(value)
             if not _VARIABLE.fullmatch(name):
-                self.told(f"env {name}", "refused", "no variable has such a name.")
+                self.told(f"env {name}", "refused", "it is not a valid name of a variable.")
             elif secret_names.NAME.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.set_by_plan:
@@ -397,7 +397,7 @@ class _Maker:
             folder = f"./{self.model}" if _VARIABLE.fullmatch(self.model) else self.model
             more = " It is a file for llama.cpp, which is not served here." if ":" in self.model else ""
             raise CollectionError(
-                f"model: {self.model!r} is not a name of the hub, such as org/name.{more} Weights come from the hub, "
+                f"model: {self.model!r} is not a model's name on the hub, such as org/name.{more} Weights come from the hub, "
                 f"and a folder in a container says nothing about them: name its model, {VALUES} {{{folder}: org/name}}."
             )
         for entry in self.profiles.values():

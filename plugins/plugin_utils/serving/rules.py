@@ -159,8 +159,8 @@ def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = (), and_mo
     if hangs_on:
         which = " and ".join(hangs_on)
         model = ", and on the model, whose facts are not known" if and_model else ""
-        message = f"This hangs on {which}, which only the running engine decides{model}: {message}"
-        remedy = f"Write {which} down in settings. {remedy}"
+        message = f"This depends on {which}, which only the running engine decides{model}: {message}"
+        remedy = f"Set {which} in settings. {remedy}"
         severity = _MILDER[rule.severity]
     sources = tuple(source.text for source in rule.sources)
     return Finding(rule.id, severity, "", message, remedy, rule.names, sources)

@@ -93,7 +93,7 @@ def sglang_draft(
                     "warning",
                     "speculative_num_draft_tokens",
                     f"{given} is passed, but with top-k 1 the engine runs {need} (steps + 1).",
-                    f"Say {need}, or change the steps: a sweep over this number alone compares one configuration.",
+                    f"Set it to {need}, or change the steps: a sweep over this number alone measures the same configuration each time.",
                 ),
             )
         return Draft(name, steps, topk, need, given is not None and given != need, found)
@@ -127,8 +127,8 @@ def _dspark(steps: int | None, tokens: int | None, topk: int, gamma: int | None,
             ASSUMED_GAMMA,
             "warning",
             "speculative_dspark_block_size",
-            "the drafter's block size (gamma) is not known here: SGLang reads it of the drafter's config.json, and takes "
-            f"{DEFAULT_GAMMA} where that says none. The plan counts on {DEFAULT_GAMMA}.",
+            "the drafter's block size (gamma) is not known here: SGLang reads it from the drafter's config.json, and assumes "
+            f"{DEFAULT_GAMMA} where that has none. The plan assumes {DEFAULT_GAMMA}, too.",
             "Give it (speculative_dspark_block_size), or the profile's drafter its gamma.",
         )
         return Draft("DSPARK", 1, 1, DEFAULT_GAMMA + 1, False, (unknown,))

@@ -215,7 +215,7 @@ def compressed_kinds(layers: t.Sequence[Compressed], size: float, block: int) ->
             continue
         if c.ratio not in STATE_BLOCK:
             raise CollectionError(
-                f"facts.compressed: ratio {c.ratio}: vLLM's compressors know {' and '.join(map(str, STATE_BLOCK))} alone. "
+                f"facts.compressed: ratio {c.ratio}: vLLM's compressors support only {' and '.join(map(str, STATE_BLOCK))}. "
                 "Correct the facts, or serve the model with another engine."
             )
         spans = overlap(c.ratio)

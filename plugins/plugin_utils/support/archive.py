@@ -129,7 +129,7 @@ def build(
         held = redactor.held(path) or redactor.held(text)
         if held:
             raise CollectionError(
-                f"{path} would still hold {MEANINGS[held[0]]} that this run knows of: nothing was written. Please report that, with "
+                f"{path} would still contain {MEANINGS[held[0]]} that this run knows of: nothing was written. Please report that, with "
                 "the file's name and nothing of its content."
             )
     return Made(_packed(name, clean), lines, replaced, tuple(sorted(clean)))

@@ -78,7 +78,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
         largest = max((run for run in runs if run["operation"] == operation), key=lambda run: run["bytes"])
         bands = bands_for(evidence, operation, len(hosts))
         results.append(_bandwidth(name, places, largest, read(largest["busbw"], largest["bytes"], bands, proofs)))
-    return results or [Result(name, "not run", (), f"{absent}: neither a transport nor a bandwidth is told.")]
+    return results or [Result(name, "not run", (), f"{absent}: neither a transport nor a bandwidth is given.")]
 
 
 def _image(name: str, places: tuple[Place, ...], image: Plain) -> list[Result]:

@@ -98,10 +98,10 @@ def _function(
     least = evidence.thresholds["link"]["min_speed_mbps"]
     if netdev.speed_mbps is None and not down:
         yield Result(
-            str(place), "not run", (place,), f"{netdev.name} tells no link speed; at least {least} Mb/s is due."
+            str(place), "not run", (place,), f"{netdev.name} reports no link speed; at least {least} Mb/s is required."
         )
     elif netdev.speed_mbps is not None and netdev.speed_mbps < least:
-        message = f"{netdev.name} runs at {netdev.speed_mbps} Mb/s; at least {least} Mb/s is due."
+        message = f"{netdev.name} runs at {netdev.speed_mbps} Mb/s; at least {least} Mb/s is required."
         yield _failed(place, "link.speed", message, "Check the cable's type and the switch port's speed and FEC.")
     if netdev.mtu is not None and netdev.mtu < planned.mtu:
         message = f"the MTU of {netdev.name} is {netdev.mtu}, planned is {planned.mtu}."

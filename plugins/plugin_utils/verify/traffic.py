@@ -320,7 +320,7 @@ def _together(
         if total >= least:
             yield Result(subject, "pass", ends, f"{total:g} Gb/s over {len(group)} functions", figures=figures)
         else:
-            message = f"{len(group)} functions carry {total:g} Gb/s at the same time, at least {least:g} is due."
+            message = f"{len(group)} functions carry {total:g} Gb/s at the same time, at least {least:g} is required."
             yield Result(subject, "fail", ends, message, "rdma.together", None, _TOGETHER, figures=figures)
 
 
@@ -352,13 +352,13 @@ def _rdma(
     least = _least(evidence, path, kind)
     fault = ""
     if kind == "write" and not figures.get("gbps", 0) >= least:
-        fault = f"{figures.get('gbps', 0):g} Gb/s, at least {least:g} is due"
+        fault = f"{figures.get('gbps', 0):g} Gb/s, at least {least:g} is required"
     elif kind == "write" and not (figures["gbps"] > 0 or (figures["gbps"] == 0 and figures.get("iterations", 0) > 0)):
         # Where no bandwidth is required, messages that arrived too slowly for the program's figures still count as arrived.
         fault = "no data arrived"
     most = evidence.thresholds["rdma"]["pingpong"].get("max_usec")
     if kind == "pingpong" and most is not None and not figures.get("usec", most + 1) <= most:
-        fault = f"{figures.get('usec', 0):g} us one way, at most {most:g} is due"
+        fault = f"{figures.get('usec', 0):g} us one way, at most {most:g} is allowed"
     if fault:
         remedy = "Compare with the other functions and hosts; see the link's speed, PCIe width, MTU, and other load."
         result = _failed(subject, ends, "rdma.slow", f"{_NAMES[kind]} from {client} to {server}: {fault}.", remedy)

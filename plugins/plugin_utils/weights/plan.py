@@ -125,8 +125,8 @@ def _one(
 
 def _room(needs: t.Mapping[str, int], seen: t.Mapping[str, t.Mapping[str, t.Any]], reserve_gib: float) -> list[str]:
     return [
-        f"{host}: {seen[host]['free_mib'] / 1024:.1f} GiB are free where weights are kept, but {need / GIB:.1f} GiB are to come and "
-        f"{reserve_gib:g} GiB are to stay free. Free space, or put the caches on another disk (k8s_dgx_serving.cache_dir)."
+        f"{host}: {seen[host]['free_mib'] / 1024:.1f} GiB are free where weights are kept, but {need / GIB:.1f} GiB are still to come and "
+        f"{reserve_gib:g} GiB must stay free. Free space, or put the caches on another disk (k8s_dgx_serving.cache_dir)."
         for host, need in needs.items()
         if need and seen[host]["free_mib"] / 1024 < need / GIB + reserve_gib
     ]

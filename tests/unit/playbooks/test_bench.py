@@ -127,7 +127,7 @@ def test_a_crosscheck_that_fails_costs_none_of_what_was_measured(
     }  # fmt: skip
     code, output = bench(extra)
     assert code != 0
-    assert f"llama-benchy brought no result (exit status 1): {said}" in output
+    assert f"llama-benchy produced no result (exit status 1): {said}" in output
     report = json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(SCHEMA).validate(report)
     assert report["workloads"][0]["levels"][0]["verdict"] == "good"

@@ -89,7 +89,7 @@ def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> 
     code, output = plan(tmp_path, nodes)
     assert code == 0, output
     assert "of 101 GiB free per node" in output
-    assert "spark2 serves something now: enp1s0f0v0 (2 processes)" in output
+    assert "spark2 is serving something: enp1s0f0v0 (2 processes)" in output
     assert "spark1, spark2, spark3, spark4: Kernel 7.0.0-1019" in output
 
 

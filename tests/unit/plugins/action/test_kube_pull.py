@@ -83,7 +83,7 @@ def test_a_failure_and_a_time_that_is_over_name_each_host_and_leave_no_pod() -> 
     assert made["msg"].endswith("Nothing was stopped.") and api.pods == {}
     api = Api(spark4=waiting("ContainerCreating", ""))
     made = run(api, timeout=30)
-    assert made["failed"] and "spark4: the kubelet pulls after 30 s (k8s_dgx_image_timeout)." in made["msg"]
+    assert made["failed"] and "spark4: the kubelet is still pulling after 30 s (k8s_dgx_image_timeout)." in made["msg"]
     assert api.pods == {}
 
 

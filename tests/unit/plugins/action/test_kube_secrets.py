@@ -85,7 +85,7 @@ def test_in_check_mode_secrets_of_a_namespace_that_would_be_made_would_be_made_t
     api.refuses = 'namespaces "dgx-serving" not found'
     after = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dgx-serving"}}]
     made = run("kube_secrets", check=True, hf_token=TOKEN, api_key=KEY, after=after, **OWN)
-    assert made["objects"][0] == "Secret/dgx-serving/serve-default-hf-token: would be made"
+    assert made["objects"][0] == "Secret/dgx-serving/serve-default-hf-token: would be created"
     assert not leaks.lines(str(made), TOKEN, KEY)
     assert run("kube_secrets", check=True, hf_token=TOKEN, api_key=KEY, **OWN)["failed"]
 

@@ -85,7 +85,7 @@ def test_a_load_that_never_ends_is_given_up(tmp_path: pathlib.Path, capsys: pyte
 def test_it_ends_when_all_loads_have(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     node = Node(tmp_path, free=1000)
     node.guard.run(linger_s=0)
-    assert "All loads are over" in capsys.readouterr().err
+    assert "All loads have finished" in capsys.readouterr().err
 
 
 def test_a_rank_can_speak_for_itself_alone(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -224,7 +224,7 @@ def test_an_owner_may_add_to_the_table(tmp_path: pathlib.Path) -> None:
     [
         ({"follows_from": ["engine.nothing"]}, "there is no signature 'engine.nothing'"),
         ({"follows_from": ["torch.store-gone"]}, "follows from itself"),
-        ({"pattern": "our own ("}, "no regular expression"),
+        ({"pattern": "our own ("}, "not a regular expression"),
         ({"remedy": ""}, "remedy"),
     ],
 )

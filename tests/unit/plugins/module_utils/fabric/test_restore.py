@@ -344,7 +344,7 @@ def test_a_write_that_the_kernel_does_not_end_is_given_up(
     os.mkfifo(path)
     monkeypatch.setattr(restore, "WRITE_WAIT", 0.3)
     began = time.monotonic()
-    with pytest.raises(restore.RestoreError, match=r"sriov_numvfs.*not come back within 0\.3 s.*fuser"):
+    with pytest.raises(restore.RestoreError, match=r"sriov_numvfs.*has not returned within 0\.3 s.*fuser"):
         restore.Host().write(str(path), "0")
     assert time.monotonic() - began < 5
 

@@ -113,7 +113,7 @@ def test_a_link_in_place_of_a_folder_is_refused_by_name(
     place.parent.mkdir(parents=True)
     place.symlink_to(outside)
     errors = pull(tmp_path)
-    assert any(f"{place} is a link, or no folder, and root follows no link there" in str(error) for error in errors)
+    assert any(f"{place} is a symlink, or not a directory. Root follows no symlink there" in str(error) for error in errors)
 
 
 def test_bytes_of_a_stream_do_not_follow_a_link_either(tmp_path: pathlib.Path, outside: pathlib.Path) -> None:
@@ -135,7 +135,7 @@ def test_a_file_that_is_linked_out_is_not_handed_on(tmp_path: pathlib.Path, outs
     (tmp_path / "m/blobs/b").unlink()
     (tmp_path / "m/blobs/b").symlink_to(outside / "shadow")
     link = Link("node1", free_port(), None, ("node2",), ("127.0.0.1",), 1)
-    with pytest.raises(CollectionError, match="m/blobs/b is not as its list says"):
+    with pytest.raises(CollectionError, match="m/blobs/b is missing, or its SHA-256 is not the one in its list"):
         relay(made(tmp_path), link, TOKEN, Counter())
 
 

@@ -153,7 +153,7 @@ def test_a_source_that_is_damaged_is_named_and_nothing_of_it_is_handed_on(tmp_pa
     chain = Chain(tmp_path, 2, patience_s=1)
     fill(chain.roots[0], {**CONTENT, "m/blobs/a": b"\0" * BIG})
     chain.run()
-    assert "node1: m/blobs/a is not as its list says" in str(chain.errors[1])
+    assert "node1: m/blobs/a is missing, or its SHA-256 is not the one in its list" in str(chain.errors[1])
     assert "m/blobs/a" not in content_of(chain.roots[1])
 
 
@@ -162,7 +162,7 @@ def test_bytes_that_rot_after_they_were_sealed_are_found_by_who_receives_them(tm
     fill(chain.roots[0], {**CONTENT, "m/blobs/a": b"\0" * BIG})
     seal(made(chain.roots[0]))  # a disk that rots changes no time
     chain.run()
-    assert "a came twice from node1 with another SHA-256" in str(chain.errors[2])
+    assert "a came twice from node1 with a SHA-256 that is not the one in its list" in str(chain.errors[2])
     assert "m/blobs/a" not in content_of(chain.roots[1])
     assert not (chain.roots[1] / "m/refs/main").exists()
 
@@ -227,7 +227,7 @@ def test_a_child_that_stops_taking_bytes_is_let_go(tmp_path: pathlib.Path) -> No
         while data := slow.recv(2**20):
             got += len(data)
     assert got < len(content["m/blobs/a"])
-    assert "node2 did not come for the files" in str(errors[0])
+    assert "node2 did not fetch the files" in str(errors[0])
 
 
 def test_a_parent_that_is_not_there_is_named(tmp_path: pathlib.Path) -> None:
@@ -240,7 +240,7 @@ def test_a_child_that_does_not_come_is_named(tmp_path: pathlib.Path) -> None:
     chain = Chain(tmp_path, 2, patience_s=0.5)
     fill(chain.roots[0])
     chain.run(only=[1])
-    assert "node2 did not come for the files" in str(chain.errors[1])
+    assert "node2 did not fetch the files" in str(chain.errors[1])
 
 
 def test_who_has_not_the_token_gets_nothing(tmp_path: pathlib.Path) -> None:

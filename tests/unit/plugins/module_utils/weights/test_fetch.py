@@ -182,7 +182,7 @@ def test_an_unknown_commit_and_a_hub_that_is_not_there_are_named(hub: Hub, tmp_p
 
 
 def test_a_full_disk_is_told_before_anything_moves(hub: Hub, tmp_path: pathlib.Path) -> None:
-    with pytest.raises(CollectionError, match=r"GiB free, but org/model needs .* are to stay free"):
+    with pytest.raises(CollectionError, match=r"GiB free, but org/model needs .* must stay free"):
         have(wanted(hub, tmp_path, reserve_gib=2**30))
     assert not hub.sent
 

@@ -115,7 +115,7 @@ def test_every_answer_that_is_known_is_held_against_its_own_question(server: Man
     """The second level continues where the first one ended: questions 1 to 4, each answer fluent and wrong."""
     found = run(server, 1, 4, workload=workload_of("reasoning", ENTRIES))
     assert [sign.id for sign in found[4].signs] == ["bench.wrong"]
-    assert "4 of 4 answers that are known are wrong" in found[4].message
+    assert "4 of 4 answers with a known result are wrong" in found[4].message
     assert found[1].verdict == "good"
 
 

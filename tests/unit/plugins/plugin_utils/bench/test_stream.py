@@ -162,11 +162,11 @@ def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
         (event({"error": {"message": "CUDA error: an illegal instruction"}}), "an illegal instruction"),
         (event({"error": "overloaded"}), "overloaded"),
         (b"data: " + b"x" * (1 << 21), "without an end"),
-        (b'event: error\ndata: {"message": "EngineCore died"}\n\n', "gave up in the middle: EngineCore died"),
-        (b'event: error\r\ndata: {"error": {"message": "no room"}}\r\n\r\n', "gave up in the middle: no room"),
-        (b"event:error\ndata: out of memory\n\n", "gave up in the middle: out of memory"),
-        (delta("a", "abort"), "gave up in the middle: it ended with finish_reason 'abort'"),
-        (delta("", "error"), "gave up in the middle: it ended with finish_reason 'error'"),
+        (b'event: error\ndata: {"message": "EngineCore died"}\n\n', "aborted in the middle of the answer: EngineCore died"),
+        (b'event: error\r\ndata: {"error": {"message": "no room"}}\r\n\r\n', "aborted in the middle of the answer: no room"),
+        (b"event:error\ndata: out of memory\n\n", "aborted in the middle of the answer: out of memory"),
+        (delta("a", "abort"), "aborted in the middle of the answer: it ended with finish_reason 'abort'"),
+        (delta("", "error"), "aborted in the middle of the answer: it ended with finish_reason 'error'"),
     ],
 )
 def test_what_is_no_completion_is_an_error(data: bytes, words: str) -> None:
@@ -177,7 +177,7 @@ def test_what_is_no_completion_is_an_error(data: bytes, words: str) -> None:
 def test_an_error_event_in_two_pieces_is_one_and_the_next_event_is_none() -> None:
     stream = ChatStream(0.0)
     stream.feed(b"event: error\n", 0.0)
-    with pytest.raises(StreamError, match="gave up in the middle: gone"):
+    with pytest.raises(StreamError, match="aborted in the middle of the answer: gone"):
         stream.feed(b"data: gone\n\n", 0.1)
     stream = ChatStream(0.0)
     stream.feed(b"event: error\n\n", 0.0)  # without data it is no event

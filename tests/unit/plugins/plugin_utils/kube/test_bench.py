@@ -82,7 +82,7 @@ def test_no_served_model_s_service_or_budget_takes_them_in() -> None:
     [
         ({"image": None}, 4, "the NCCL benchmark's image: no image is named"),
         ({"vf_index": 7}, 4, "nccl_vf_index: the fabric plan has no VF 7"),
-        ({}, 1, "it takes two hosts"),
+        ({}, 1, "two hosts are needed"),
         ({"programme": "x"}, 4, "unknown key 'programme'"),
     ],
 )
@@ -118,7 +118,7 @@ def test_they_are_over_when_all_have_ended_or_one_has_failed() -> None:
 
 def test_a_pod_that_no_node_takes_is_the_reason_why_nothing_was_measured() -> None:
     written = made()
-    why = "nccl-bench-rank1: no node takes it: Insufficient nvidia.com/gpu"
+    why = "nccl-bench-rank1: it cannot be scheduled: Insufficient nvidia.com/gpu"
     came = bench.done(written, {"failed": True, "msg": why, "codes": {}}, [""] * 4)
     assert "Insufficient nvidia.com/gpu" in measured.measured(came)["reason"]
 

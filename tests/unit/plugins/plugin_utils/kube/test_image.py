@@ -153,7 +153,7 @@ def test_room_is_judged_on_the_disk_of_images_where_the_image_is_lacking() -> No
     whole = room(free=400)
     assert whole == {"lacking": ["two"], "need_gib": 40.0, "problems": []}
     (short,) = room(free=59.9)["problems"]
-    assert short.startswith("two: 59.9 GiB are free") and "20 GiB are to stay free" in short
+    assert short.startswith("two: 59.9 GiB are free") and "20 GiB must stay free" in short
     # 130 GiB less 40 of 1,000: 91 % full.
     (late,) = room(free=130)["problems"]
     assert "would be 91 % full, and from 85 % on the kubelet removes images" in late

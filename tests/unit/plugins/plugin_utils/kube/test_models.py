@@ -104,7 +104,7 @@ def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
         plan = launch_plan(FIRST, {"hosts": HOSTS, "free_gib": 25.0 + lacks.missing_gib + gib})
         assert (plan["verdict"] == "blocked") is verdict
     text, page = "\n".join(models_text.lines(made)), models_page.page(made)
-    for words in ("default", "second", FIRST, "are lacking on spark1, where 25.0 are left", "VF index free: 2"):
+    for words in ("default", "second", FIRST, "GiB short: 25.0 GiB are left", "VF index free: 2"):
         assert words in text and words in page
     first = made.fits[0].profile
     assert f'"k8s_dgx_model_profile": "{first}"' in text
@@ -132,7 +132,7 @@ def test_what_was_not_seen_says_so_and_leaves_open_what_hangs_on_it() -> None:
     del free["spark3"]
     made = picture(seen(free), two(), [])
     assert "spark3: free memory is not known: it did not answer." in made.unseen
-    assert "spark1: its node does not say how much memory it has." in made.unseen
+    assert "spark1: its node does not report its memory." in made.unseen
     assert (fit(made, SECOND).state, fit(made, SECOND).reasons) == (
         "not known", ("spark3: how much memory is free there is not known",)
     )  # fmt: skip

@@ -154,7 +154,7 @@ def test_each_object_is_reported() -> None:
 
 def test_what_cannot_be_judged_yet_would_be_made() -> None:
     said = {"result": {"results": [{"changed": True}, NOT_THERE]}}
-    assert apply.outcome([SPACE, MAP], said)["objects"][1] == "ConfigMap/dgx/m: would be made"
+    assert apply.outcome([SPACE, MAP], said)["objects"][1] == "ConfigMap/dgx/m: would be created"
     assert apply.outcome([MAP], NOT_THERE, [SPACE])["changed"]
 
 

@@ -1,4 +1,4 @@
-"""A pod that runs once: what is created is deleted before a signal ends the process, and a pod that no node takes is not waited for."""
+"""A pod that runs once: what is created is deleted before a signal ends the process, and a pod that cannot be scheduled is not waited for."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_a_pod_that_no_node_takes_is_not_waited_for_to_the_end() -> None:
     )
     there = [{**pod, "status": pending}]
     assert once.outcome(watch, "spark1", there, [], 100.0 + once.PLACED_S - 1) is None
-    with pytest.raises(CollectionError, match=r"^spark1: no node takes its pod: 0/2 nodes .* Uncordon the node"):
+    with pytest.raises(CollectionError, match=r"^spark1: its pod cannot be scheduled: 0/2 nodes .* Uncordon the node"):
         once.outcome(watch, "spark1", there, [], 100.0 + once.PLACED_S)

@@ -58,7 +58,7 @@ def test_a_damaged_last_line_is_not_cut_where_it_has_its_end(tmp_path: pathlib.P
     whole = begun(tmp_path).splitlines(keepends=True)
     damaged = b"".join([*whole[:2], whole[2][:-9] + b"\n"])
     (tmp_path / journal.NAME).write_bytes(damaged)
-    with pytest.raises(CollectionError, match=r"line 3 is damaged\. Restore the file, or take that line out"):
+    with pytest.raises(CollectionError, match=r"line 3 is damaged\. Restore the file, or delete that line"):
         journal.Journal(tmp_path)
     assert (tmp_path / journal.NAME).read_bytes() == damaged
     (tmp_path / journal.NAME).write_bytes(b"".join(whole[:2]))  # the advice in the message works

@@ -103,7 +103,7 @@ def test_versions_and_times_are_no_addresses() -> None:
 def test_a_name_in_a_key_is_refused() -> None:
     made = row("x")
     made["settings"]["alice"] = 1
-    with pytest.raises(CollectionError, match="would still hold 'alice': nothing was written"):
+    with pytest.raises(CollectionError, match="would still contain 'alice': nothing was written"):
         rows.shared([made], ["alice"])
 
 

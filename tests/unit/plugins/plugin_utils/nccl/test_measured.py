@@ -40,8 +40,8 @@ def test_nothing_is_said_of_ranks_that_can_start_and_have_not() -> None:
 @pytest.mark.parametrize(
     ("seen", "says"),
     [
-        ({}, "it takes two hosts, and none can be asked"),
-        ({"spark1": READY}, "it takes two hosts, and spark1 can be asked"),
+        ({}, "two hosts are needed; asked: none"),
+        ({"spark1": READY}, "two hosts are needed; asked: spark1"),
         (ranks(two={"check": {"rc": 4, "stderr": "x\nPyTorch sees no GPU.\n"}}), "spark2: PyTorch sees no GPU."),
         (ranks(two={"check": {"rc": 2, "msg": "[Errno 2] No such file: '/opt/python'"}}), "spark2: [Errno 2] No such"),
         (ranks(two={"check": {"unreachable": True, "msg": "Failed to connect"}}), "spark2: Failed to connect"),

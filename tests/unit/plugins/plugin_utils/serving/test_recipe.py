@@ -437,7 +437,7 @@ def test_a_method_that_the_checkpoint_replaces_blocks_nothing() -> None:
     made = recipe.profile_of("docker run vllm/vllm-openai:v0.20.0 a/b --quantization fp4", "x.sh")
     plan = launch_plan(made)
     assert plan["verdict"] == "unproven" and "--quantization" in plan["ranks"][0]["argv"]
-    assert "A checkpoint that says its own method replaces it" in findings(made)["arguments.choice"][0]
+    assert "A checkpoint that states its own method overrides it" in findings(made)["arguments.choice"][0]
     made = recipe.profile_of("docker run vllm/vllm-openai:v0.20.0 a/b --kv-cache-dtype fp77", "x.sh")
     assert launch_plan(made)["verdict"] == "blocked"
 
@@ -547,7 +547,7 @@ def test_no_word_of_a_recipe_is_lost(
         ("a.sh", "vllm serve a/b || true)", "a parenthesis that nothing opens"),
         ("a.sh", "cat <<EOF\nvllm serve a/b", "a here-document without its end, EOF"),
         ("a.sh", "vllm serve $MODEL", "nothing in the recipe sets ${MODEL}"),
-        ("a.sh", "vllm serve /models/x", "is not a name of the hub"),
+        ("a.sh", "vllm serve /models/x", "is not a model's name on the hub"),
         ("a.sh", "echo hello", "no command that starts an engine"),
         ("a.sh", "vllm serve a/b\nvllm serve c/d", "2 commands that start an engine. Leave one"),
         ("a.sh", "llama-server -hf a/b", "llama.cpp: only vLLM and SGLang can be served"),

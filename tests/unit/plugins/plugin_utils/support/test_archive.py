@@ -35,7 +35,7 @@ def test_the_same_texts_make_the_same_archive() -> None:
 
 def test_where_something_known_would_be_left_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Redactor, "redact", lambda _self, text: text)
-    with pytest.raises(CollectionError, match=r"would still hold names of the cluster's nodes.*nothing was written"):
+    with pytest.raises(CollectionError, match=r"would still contain names of the cluster's nodes.*nothing was written"):
         archive.build("bug", PRIVATE, PIECES, {}, {})
 
 

@@ -84,7 +84,7 @@ def test_a_speed_that_is_not_told_is_not_passed() -> None:
     cluster.function("spark1", 0)["netdev"]["speed_mbps"] = None
     report = cluster.outcome()
     assert report["verdict"] == "incomplete"
-    assert "tells no link speed" in report["headline"]
+    assert "reports no link speed" in report["headline"]
 
 
 def test_a_function_that_is_gone() -> None:

@@ -85,7 +85,7 @@ def test_the_sum_is_judged(first: float, second: float, passes: bool) -> None:
     if not passes:
         (cause,) = report["causes"]
         assert cause["id"] == "rdma.together"
-        assert "at least 184 is due" in cause["message"]
+        assert "at least 184 is required" in cause["message"]
         assert "PCIe width" in cause["remedy"]
 
 
