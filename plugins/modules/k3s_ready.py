@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Queries the cluster with kubectl until each planned node is present and Ready, with the planned release and address,
-    and fails with what is wrong when the time is over.
+    and fails with what is wrong when the timeout expires.
   - It runs where kubectl is, and reads the plans that the play's hosts have registered.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

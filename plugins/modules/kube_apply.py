@@ -48,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: What was done about each object, as C(kind/name) and V(changed), V(unchanged) or V(would be made).
+  description: What was done about each object, as C(kind/name) and V(changed), V(unchanged) or V(would be created).
   type: list
   elements: str
   returned: success

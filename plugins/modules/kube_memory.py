@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Compares the node's MemAvailable with what the plan requires before weights are loaded, with one GiB of slack, until
-    it is free or the time is over. Memory of an engine that has ended may take seconds to be freed.
+    it is free or the timeout expires. Memory of an engine that has ended may take seconds to be freed.
   - It reads the node by M(dgxspark.cluster.roce_info). It never fails for lack of memory, so that all nodes can be
     reported at once.
 extends_documentation_fragment:

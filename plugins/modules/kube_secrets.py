@@ -67,7 +67,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: What was done with each Secret, as C(Secret/namespace/name) and V(changed), V(unchanged) or V(would be made).
+  description: What was done with each Secret, as C(Secret/namespace/name) and V(changed), V(unchanged) or V(would be created).
   type: list
   elements: str
   returned: success, where O(state=present)

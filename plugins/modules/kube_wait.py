@@ -13,7 +13,7 @@ description:
   - Polls the pods of one instance and their events until all ranks of the given plan are ready, or until no pod and no
     StatefulSet is left.
   - Fails at once for a cause that waiting cannot fix, such as an image that cannot be pulled, a failed preflight, or a
-    cluster that does not admit the pod, and otherwise when the time is over, always with the cause, the pod, the node,
+    cluster that does not admit the pod, and otherwise when the timeout expires, always with the cause, the pod, the node,
     and what to do.
   - Problems from before it started may have been fixed since. They are reported, and count when they recur.
   - Changes nothing. In check mode it looks once and never fails, since nothing was started.

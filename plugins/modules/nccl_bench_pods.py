@@ -14,7 +14,7 @@ description:
     ended, or one has failed, for which the others would wait in vain, and reads what they said.
   - The pods and what they need are always deleted afterwards, and those of a run that was killed before it begins. The namespace
     stays.
-  - Fails where no pod could be made. Where no pod ran, since no node takes it or its image is not there, that is the fault of each host.
+  - Fails where no pod could be made. Where no pod ran, because it cannot be scheduled or its image is missing, that is the fault of each host.
   - Creates no pod in check mode.
   - The hosts' VFs are those of the fabric's plan, C(dgxspark_plan).
   - Runs on the controller through its action plugin. The role P(dgxspark.cluster.nccl#role) calls it with C(nccl_bench_in=pods).

@@ -149,7 +149,7 @@ def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobo
     (owner.folder / "key").write_text("\n")
     code, said, _changed = owner.run(**given)
     assert code != 0
-    assert "this is not a key (it has 0 characters)" in said
+    assert "this is not a valid key (0 characters)" in said
     assert keys(owner) == [NEXT_KEY]
     # Once nothing is served, there is no key.
     code, said, _changed = owner.run("--diff", "-vvv", **given, k8s_dgx_state="absent")

@@ -121,8 +121,7 @@ def ask(request: ChatRequest, limits: Limits, clock: Clock = time.monotonic) -> 
                     break
         _judge(request, stream, guard)
     except StreamError as exc:
-        cause = "server-error" if "gave up" in str(exc) else "protocol"
-        return _outcome(request, stream, guard, failure_of(cause, str(exc)))
+        return _outcome(request, stream, guard, failure_of(exc.cause, str(exc)))
     except Failure as exc:
         return _outcome(request, stream, guard, exc)
     return _outcome(request, stream, guard, None)

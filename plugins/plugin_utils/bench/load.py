@@ -249,7 +249,7 @@ async def _one(
             await asyncio.wait_for(asking, request.timeout)
         _judge(stream, guards)
     except StreamError as exc:
-        failure = failure_of("server-error" if "gave up" in str(exc) else "protocol", str(exc))
+        failure = failure_of(exc.cause, str(exc))
     except Failure as exc:
         failure = exc
     trip = next((guard.trip for guard in guards if guard.trip), None)

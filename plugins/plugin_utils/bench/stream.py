@@ -23,7 +23,15 @@ _MOST = 1 << 20  # bytes of one event; no chat server sends more
 
 
 class StreamError(CollectionError):
-    """The input is not a stream of chat completions, or the server reports a failure in the middle."""
+    """The input is not a stream of chat completions. `cause`: a request's, as client._REMEDIES has them."""
+
+    cause = "protocol"
+
+
+class ServerError(StreamError):
+    """The server reports a failure in the middle of its answer."""
+
+    cause = "server-error"
 
 
 class Delta(t.NamedTuple):
@@ -49,7 +57,7 @@ class EventReader:
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
         """Yield the data of each event that this piece completes. final: nothing follows.
 
-        Raises StreamError for an event named `error`, whatever its data.
+        Raises ServerError for an event named `error`, whatever its data.
         """
         one = self.between and piece.startswith(b"data:") and piece.endswith(b"\n\n")
         if one and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
@@ -68,15 +76,15 @@ class EventReader:
                 data, kind = b"\n".join(self._data).decode("utf-8", "replace"), self._kind
                 has_data, self._data, self._kind = bool(self._data), [], b""
                 if has_data and kind == b"error":
-                    raise _gave_up(_said(data))
+                    raise _aborted(_said(data))
                 if has_data:
                     yield data
         if len(self._rest) + sum(map(len, self._data)) > _MOST:
             raise StreamError("the server sends one event without an end.")
 
 
-def _gave_up(words: t.Any) -> StreamError:
-    return StreamError(f"the server aborted in the middle of the answer: {' '.join(_clean(str(words)).split())[:200]}.")
+def _aborted(words: t.Any) -> ServerError:
+    return ServerError(f"the server aborted in the middle of the answer: {' '.join(_clean(str(words)).split())[:200]}.")
 
 
 def _said(data: str) -> t.Any:
@@ -199,7 +207,7 @@ class ChatStream:
         if not isinstance(event, dict):
             raise StreamError(f"an event of the stream is not an object: {data[:80]!r}.")
         if event.get("error"):
-            raise _gave_up(_said(data))
+            raise _aborted(_said(data))
         self.model = _clean(str(event.get("model") or "")) or self.model
         if "usage" in event:
             self._counted(event["usage"])
@@ -208,7 +216,7 @@ class ChatStream:
             return Delta()
         self.finish_reason = _clean(str(choices[0].get("finish_reason") or "")) or self.finish_reason
         if self.finish_reason in _GAVE_UP:
-            raise _gave_up(f"it ended with finish_reason {self.finish_reason!r}")
+            raise _aborted(f"it ended with finish_reason {self.finish_reason!r}")
         delta = choices[0].get("delta")
         if not isinstance(delta, dict):
             return Delta()

@@ -64,7 +64,7 @@ def bench(
     """
     chosen, asked = settings(kubernetes), from_plain(Job, dict(job), "job")
     if len(environments) < 2:
-        raise CollectionError(f"it takes two hosts, and {', '.join(environments) or 'none'} can be asked.")
+        raise CollectionError(f"two hosts are needed; asked: {', '.join(environments) or 'none'}.")
     reference = image(asked.image or chosen.image, "the NCCL benchmark's image")
     planned = networks.hosts(fabric)
     index = chosen_index([planned[host] for host in environments if host in planned], asked.vf_index)

@@ -202,7 +202,7 @@ def judge(
         one = before
     if one and "@" not in image and before not in (None, one) and not accept:
         problems.append(
-            f"{image} is {one} now, and was {before} at the first pull: its tag has moved. Look at what changed, then "
+            f"{image} is {one} now, and was {before} at the first pull: its tag moved. Look at what changed, then "
             "serve again with k8s_dgx_image_digest_change=accept and k8s_dgx_restart=true, once, or name the digest that you trust in "
             "k8s_dgx_image."
         )
@@ -239,7 +239,7 @@ def room(
         words += "" if size else " (an assumption: k8s_dgx_image_room_gib)"
         prune = "Free space there: `k3s crictl rmi --prune` removes unused images."
         if left < reserve:
-            problems.append(f"{words}; {reserve:g} GiB are to stay free. Nothing was stopped. {prune}")
+            problems.append(f"{words}; {reserve:g} GiB must stay free. Nothing was stopped. {prune}")
         elif (full_percent := 100 * (1 - left / total)) >= percent:
             problems.append(
                 f"{words}: its disk would be {full_percent:.0f} % full, and from {percent:g} % on the "

@@ -256,6 +256,4 @@ def _state(pod: Object | None) -> str:
     refused = unscheduled(pod or {})
     if refused:
         return f"its pod cannot be scheduled: {refused}"
-    return (
-        "the kubelet is still pulling" if reason in (None, "ContainerCreating", "PodInitializing") else str(reason)
-    )
+    return "the kubelet is still pulling" if reason in (None, "ContainerCreating", "PodInitializing") else str(reason)

@@ -95,5 +95,5 @@ def test_what_fails_says_why(api: Api, state: str) -> None:
     api.refuses = "forbidden"
     assert run("kube_secrets", state=state, hf_token=TOKEN, **OWN)["msg"] == "dgxspark.cluster.kube_secrets: forbidden"
     # An empty key is refused: a file that is empty by mistake must not open the API.
-    assert "this is not a key" in run("kube_secrets", state=state, api_key="", **OWN)["msg"]
+    assert "this is not a valid key" in run("kube_secrets", state=state, api_key="", **OWN)["msg"]
     assert len(api.asked) == 1

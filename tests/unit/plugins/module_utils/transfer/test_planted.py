@@ -113,7 +113,9 @@ def test_a_link_in_place_of_a_folder_is_refused_by_name(
     place.parent.mkdir(parents=True)
     place.symlink_to(outside)
     errors = pull(tmp_path)
-    assert any(f"{place} is a symlink, or not a directory. Root follows no symlink there" in str(error) for error in errors)
+    assert any(
+        f"{place} is a symlink, or not a directory. Root follows no symlink there" in str(error) for error in errors
+    )
 
 
 def test_bytes_of_a_stream_do_not_follow_a_link_either(tmp_path: pathlib.Path, outside: pathlib.Path) -> None:

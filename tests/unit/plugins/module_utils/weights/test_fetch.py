@@ -328,7 +328,7 @@ def test_a_download_writes_nothing_through_a_folder_that_is_a_link(hub: Hub, tmp
     place = pathlib.Path(f"{hub_of(asked)}/{cache.folder(REPO)}{path}")
     place.parent.mkdir(parents=True)
     place.symlink_to(outside)
-    with pytest.raises(CollectionError, match="is a link, or no folder"):
+    with pytest.raises(CollectionError, match="is a symlink, or not a directory"):
         have(asked)
     assert not any(outside.iterdir())
 
@@ -350,7 +350,7 @@ def test_a_download_writes_nothing_through_a_file_that_is_a_link(hub: Hub, tmp_p
     # And removing it leaves what the links point to.
     other = base / "snapshots" / ("d" * 40)
     other.symlink_to(tmp_path)
-    with pytest.raises(CollectionError, match=f"{other} is a link, or no folder"):
+    with pytest.raises(CollectionError, match=f"{other} is a symlink, or not a directory"):
         cache.remove(asked.root, REPO)
     other.unlink()
     assert cache.remove(asked.root, REPO)

@@ -192,7 +192,11 @@ def test_another_beginning_that_thoughts_of_a_batch_share_is_odd_at_most() -> No
             [thought(noise(n)) for n in range(8)],
             "2 answers and 0 thoughts alone and 0 answers and 8",
         ),
-        ([answer(NUMBERS)] * 2, [answer(NUMBERS)] * 3, "3 answers and 0 thoughts together; at least 2 alone and 4 together"),
+        (
+            [answer(NUMBERS)] * 2,
+            [answer(NUMBERS)] * 3,
+            "3 answers and 0 thoughts together; at least 2 alone and 4 together",
+        ),
         ([answer(NUMBERS)], [answer(NUMBERS)] * 8, "1 answers and 0 thoughts alone"),
         ([answer(noise(1)), answer(noise(2))], [answer(noise(n)) for n in range(8)], "agree for 0 words only"),
     ],

@@ -162,8 +162,14 @@ def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
         (event({"error": {"message": "CUDA error: an illegal instruction"}}), "an illegal instruction"),
         (event({"error": "overloaded"}), "overloaded"),
         (b"data: " + b"x" * (1 << 21), "without an end"),
-        (b'event: error\ndata: {"message": "EngineCore died"}\n\n', "aborted in the middle of the answer: EngineCore died"),
-        (b'event: error\r\ndata: {"error": {"message": "no room"}}\r\n\r\n', "aborted in the middle of the answer: no room"),
+        (
+            b'event: error\ndata: {"message": "EngineCore died"}\n\n',
+            "aborted in the middle of the answer: EngineCore died",
+        ),
+        (
+            b'event: error\r\ndata: {"error": {"message": "no room"}}\r\n\r\n',
+            "aborted in the middle of the answer: no room",
+        ),
         (b"event:error\ndata: out of memory\n\n", "aborted in the middle of the answer: out of memory"),
         (delta("a", "abort"), "aborted in the middle of the answer: it ended with finish_reason 'abort'"),
         (delta("", "error"), "aborted in the middle of the answer: it ended with finish_reason 'error'"),

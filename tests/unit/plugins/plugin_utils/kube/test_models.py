@@ -121,7 +121,7 @@ def test_what_is_short_is_named() -> None:
     )
     alone = {**seen(everywhere(115.0)), "hosts": HOSTS[:1]}
     few = picture(alone, (), nodes())
-    assert fit(few, SECOND).reasons == ("it takes 4 Sparks, and this run has 1",)
+    assert fit(few, SECOND).reasons == ("it needs 4 Sparks, and this run has 1",)
     assert any(each.state == "fits" and each.nodes == 1 for each in few.fits)
     apart = picture({**seen(everywhere(115.0)), "fabric": {}}, (), nodes())
     assert "no 4 Sparks are joined" in fit(apart, SECOND).reasons[0]

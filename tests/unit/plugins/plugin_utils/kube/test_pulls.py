@@ -130,8 +130,11 @@ def test_what_is_final_fails_at_once_and_the_others_are_waited_for() -> None:
         ),
     ]
     failed, still = one.look(pods, [], 0)
-    assert len(failed) == 1 and failed[0].startswith("spark2: there is no such image. See to its name")
-    assert still == ["spark1: the kubelet is still pulling", "spark3: its pod cannot be scheduled: 0/4 nodes are available"]
+    assert len(failed) == 1 and failed[0].startswith("spark2: there is no such image. Check its name")
+    assert still == [
+        "spark1: the kubelet is still pulling",
+        "spark3: its pod cannot be scheduled: 0/4 nodes are available",
+    ]
     # A pod that is gone cannot say why.
     assert "deleted by someone else" in one.look(pods[1:], [], 1)[0][0]
 
@@ -186,7 +189,9 @@ def test_a_watch_ends_when_all_have_it_soon_after_a_failure_or_when_its_time_is_
     pulled = seen("spark1", {"terminated": {}}, f"registry.example/engine@{DIGEST}")
     slow = seen("spark2", waiting("ContainerCreating", ""))
     assert one.ended([pulled, slow], [], 59) is None and one.waiting == ["spark2: the kubelet is still pulling"]
-    assert one.ended([pulled, slow], [], 60) == ["spark2: the kubelet is still pulling after 60 s (k8s_dgx_image_timeout)."]
+    assert one.ended([pulled, slow], [], 60) == [
+        "spark2: the kubelet is still pulling after 60 s (k8s_dgx_image_timeout)."
+    ]
     assert one.ended([seen("spark2", {"terminated": {}}, DIGEST)], [], 61) == []
     # After a failure the others have a little time to fail as well.
     one = watch("spark1", "spark2")

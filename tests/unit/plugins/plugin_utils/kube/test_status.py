@@ -147,7 +147,7 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             '"start"',
             "tries again by itself",
         ),
-        (ended(1, 137, reason="OOMKilled"), [], "oom", True, "want of memory", "memory_guard"),
+        (ended(1, 137, reason="OOMKilled"), [], "oom", True, "OOM-killed", "memory_guard"),
         (
             ended(1, preflight.STATUS["gid"], "rank 1: preflight: gid: p0f0v0: roce0v0 has no RoCE v2 GID"),
             [],

@@ -244,7 +244,9 @@ def test_a_compressed_cache_is_packed(size: float, batched: int, tokens: int) ->
 
 def test_a_ratio_that_vllms_compressors_do_not_know_is_refused() -> None:
     other = dataclasses.replace(V4_FLASH, compressed=(dataclasses.replace(V4_FLASH.compressed[1], ratio=16),))
-    with pytest.raises(CollectionError, match=r"facts\.compressed: ratio 16: vLLM's compressors support only 4 and 128"):
+    with pytest.raises(
+        CollectionError, match=r"facts\.compressed: ratio 16: vLLM's compressors support only 4 and 128"
+    ):
         laid(other, Cut(2), {"kv_cache_dtype": "fp8"})
 
 
