@@ -23,5 +23,5 @@ class ActionModule(ControllerAction):
         folders = asked.pop("knowledge_dirs")
         given = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:
-            return {"skipped": True, "msg": "Check mode asks the server nothing."}
+            return {"skipped": True, "msg": "Check mode sends no requests."}
         return report.result(run(Wanted(**given), known.load(folders), say))

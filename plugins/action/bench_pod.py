@@ -35,7 +35,7 @@ class ActionModule(ControllerAction):
         document, run = bench_pod.asked(wanted, what), secrets.token_hex(4)
         needs, pod = bench_pod.objects(served, document, asked["host"], asked["kubernetes"], asked["timeout"], run)
         if self._task.check_mode:
-            return {"skipped": True, "msg": "Check mode makes no pod, and asks the server nothing."}
+            return {"skipped": True, "msg": "Check mode creates no pod and sends no requests."}
         log = self._ran(asked, needs, pod)
         return report.result(bench_pod.report(log, f"{asked['image']} on {asked['host']}"))
 

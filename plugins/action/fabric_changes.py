@@ -20,7 +20,7 @@ class ActionModule(ControllerAction):
         """Return the differences, the reasons not to apply them, and netplan's file."""
         host, plan, node = (self.variable(name) for name in ("inventory_hostname", "dgxspark_plan", "dgxspark_roce"))
         if not plan or not node or host not in plan["hosts"]:
-            raise CollectionError(f"{host}: it was not read (dgxspark_roce) or not planned (dgxspark_plan) yet.")
+            raise CollectionError(f"{host} has not been read (dgxspark_roce) or planned (dgxspark_plan) yet.")
         planned, parts = plan["hosts"][host], asked["parts"]
         options = {key: asked[key] for key in ("trust", "spoof_check", "reset_stranded")}
         found: Plain = to_plain(changes.changes(planned, node, options, parts, asked["path"]))

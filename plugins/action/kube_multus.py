@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
             try:
                 pods = ask.objects(self, ("v1", "Pod"), system, multus.SELECTORS, self.task_vars)
             except CollectionError as exc:
-                fault = f"Last, {exc}. "
+                fault = f"Last error: {exc}. "
             lacking = multus.lacking(asked["hosts"].values(), pods)
             if not lacking:
                 return {"lacking": []}
@@ -44,6 +44,6 @@ class ActionModule(ControllerAction):
             time.sleep(INTERVAL_S)
         why = (
             f"{said} after {asked['timeout']} s: ranks there would have no VFs. No rank was stopped or started. {fault}"
-            f"`kubectl get pods -n {multus.SYSTEM} -l {multus.SELECTORS[1]} -o wide` and `kubectl describe` of a pod there say why."
+            f"`kubectl get pods -n {multus.SYSTEM} -l {multus.SELECTORS[1]} -o wide` and `kubectl describe` of a pod there show why."
         )
         return {"failed": True, "lacking": lacking, "msg": why}

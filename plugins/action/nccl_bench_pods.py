@@ -25,7 +25,7 @@ class ActionModule(ControllerAction):
         made = bench.bench(asked["environments"], fabric, asked["job"], asked["kubernetes"])
         self._cluster = ask.where(asked)
         if self._task.check_mode:
-            return {"ranks": {host: {"fault": "in check mode no pod is run"} for host in made["nodes"]}}
+            return {"ranks": {host: {"fault": "check mode runs no pod"} for host in made["nodes"]}}
         self._take_away(made)  # left by a killed run
         try:
             for objects in (made["common"], made["ranks"]):

@@ -35,12 +35,12 @@ class ActionModule(ControllerAction):
         """Return the module's result; a change is reported only once it is confirmed."""
         timeout = asked["rollback_timeout"]
         if timeout < 10:
-            raise AnsibleActionFail(f"rollback_timeout: {timeout} s leave netplan no time; give at least 10.")
+            raise AnsibleActionFail(f"rollback_timeout: {timeout} s is too short for netplan; give at least 10.")
         self._own = {**self._task.args, "transaction": uuid.uuid4().hex[:12], "by": _this_run()}
         try:
             begun, lost = self._module("begin"), False
         except AnsibleConnectionFailure as exc:
-            display.vv(f"netplan_vf: the connection broke while netplan was at work: {exc}")
+            display.vv(f"netplan_vf: the connection broke while netplan was running: {exc}")
             begun, lost = {"changed": True, "outcome": "pending"}, True
         if begun.get("failed") or begun.get("outcome") != "pending":
             return begun

@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
         unseen = [host for host in hosts if not seen[host]]
         if unseen:
             raise CollectionError(
-                f"{', '.join(unseen)}: what it has was not read. Let the limit reach every host of a rank."
+                f"{', '.join(unseen)}: the weights there were not read. The limit must include the host of every rank."
             )
         answers = [self.of_host(host, asked["asked"], {}) for host in hosts if asked["asked"]]
         prospects = {

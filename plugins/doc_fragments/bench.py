@@ -9,35 +9,35 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   model:
-    description: The served model's name. By default the first that the server names.
+    description: The served model's name. By default the first that the server lists.
     type: str
   workloads:
     description:
-      - What is asked, by the names of C(knowledge/workloads) and of the owner's folders, such as V(chat), V(generation),
+      - The workloads to run, by their names in C(knowledge/workloads) or in the owner's folders, such as V(chat), V(generation),
         V(long-context), V(code), V(reasoning) or V(agents).
     type: list
     elements: str
     default: [chat]
   levels:
-    description: Requests at once.
+    description: The numbers of concurrent requests.
     type: list
     elements: int
     default: [1, 4, 8, 16]
   rounds:
-    description: How many requests each of those that run at once sends in turn.
+    description: How many requests each concurrent stream sends, one after the other.
     type: int
     default: 2
   seconds:
-    description: After how many seconds a level begins no more requests. What was begun may take its workload's time.
+    description: Seconds after which a level starts no more requests. Requests already started may take their workload's time.
     type: float
     default: 120
   seed:
-    description: Of the filling text and of the server's sampling. By default the workload's own.
+    description: The seed for the filler text and for the server's sampling. By default the workload's own.
     type: int
   mode:
     description:
-      - V(quick) takes about a minute, asks short answers at more and more requests at once, and says in C(answer) what users get
-        and what limits it. O(workloads), O(levels), O(rounds) and O(seconds) are not used then.
+      - V(quick) takes about a minute, requests short answers at increasing concurrency, and reports in C(answer) what users get and
+        what limits it. O(workloads), O(levels), O(rounds) and O(seconds) are not used then.
     type: str
     choices: [full, quick]
     default: full

@@ -10,8 +10,8 @@ class ModuleDocFragment:
 options:
   kubeconfig:
     description: >-
-      The kubeconfig file on the controller. Without it, what E(KUBECONFIG) names, else C(~/.kube/config). For all modules that reach a
-      cluster C(group/dgxspark.cluster.kube) in C(module_defaults) says it, with O(context), once.
+      The kubeconfig file on the controller. Without it, what E(KUBECONFIG) names, else C(~/.kube/config).
+      C(group/dgxspark.cluster.kube) in C(module_defaults) sets it and O(context) once for all modules that reach a cluster.
     type: path
   context:
     description: A context of the kubeconfig.
@@ -25,7 +25,7 @@ requirements:
     INSTANCE = r"""
 options:
   namespace:
-    description: Where the ranks are.
+    description: The namespace of the ranks.
     type: str
     required: true
   instance:

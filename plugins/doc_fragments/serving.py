@@ -15,18 +15,17 @@ options:
         other instances on the nodes hold; C(platform), versions of C(nccl), C(kernel), C(driver), C(firmware) and the
         kernel's C(cmdline); C(fabric), the fabric plan's hosts; C(nccl), options of
         P(dgxspark.cluster.nccl_env#filter).
-      - The poorest rank counts. C(free_gib) and the kernel in C(platform) win over what C(nodes) show. A node that serves
-        a model now shows what that model leaves; its figure is not used, and the plan says so. A rank without a figure
-        counts with the range that idle Sparks were seen with.
+      - The rank with the least memory counts. C(free_gib) and the kernel in C(platform) win over what C(nodes) show. A node that
+        serves a model now shows what that model leaves; its figure is not used, and the plan says so. For a rank without a figure,
+        the range seen on idle Sparks is used.
     type: dict
     default: {}
   overrides:
     description: >-
-      What the owner wants otherwise. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the
-      profile key by key; C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of findings of
-      severity error that are overruled and stay visible as warnings. A setting may have any name that the engine or
-      C(knowledge/settings) knows for it; two names for one are refused, and so is what the plan says to each rank itself,
-      such as C(tp_size) or C(port).
+      The owner's overrides. C(variant); C(engine), C(parallel), C(settings), C(environment), laid over the profile key by key;
+      C(instance) with C(name), C(vf_index), C(port), C(dist_port); C(accept), the ids of findings of severity error that are
+      overruled and stay visible as warnings. A setting may have any name that the engine or C(knowledge/settings) knows for it; two
+      names for one are refused, and so is what the plan sets for each rank itself, such as C(tp_size) or C(port).
     type: dict
     default: {}
 """

@@ -9,10 +9,10 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   reserve_gib:
-    description: Room in GiB that has to stay free.
+    description: Disk space in GiB that has to stay free.
     type: float
     default: 0
   progress:
-    description: A file that says how far it is.
+    description: A file to write the progress to.
     type: path
 """

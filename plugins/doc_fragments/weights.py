@@ -11,11 +11,12 @@ options:
   cache_dir:
     description: >-
       The folder of caches. Weights are in C(huggingface/hub) below it, in the hub's layout; lists and seals in C(weights), which
-      root alone may open.
+      only root may open.
     type: path
     required: true
   verify:
-    description: Read every file again, also those that were verified before, and compare with the hub's list where it can be asked.
+    description: >-
+      Read every file again, including those verified before, and compare them with the hub's list if the hub can be reached.
     type: bool
     default: false
 """

@@ -10,15 +10,15 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - K3s and its images, the images of Multus and of the device plugins, the CNI plugins, the engine's image, that of the NCCL
-    benchmark, and the wheels of huggingface_hub, each with where it comes from, what it is known by, and who takes it.
-  - Made of C(knowledge/k3s), C(knowledge/platform), C(knowledge/python) and the model's profile. Nothing is contacted.
+    benchmark, and the wheels of huggingface_hub, each with its source, what identifies it, and who needs it.
+  - Made from C(knowledge/k3s), C(knowledge/platform), C(knowledge/python) and the model's profile. Nothing is contacted.
 positional: knowledge_dirs
 options:
   _input:
     description: >-
-      What an owner has chosen; what is left out is not needed. C(k3s), its version, for C(architectures) of its hosts, with C(checksums);
-      C(kubernetes), the platform's choices as M(dgxspark.cluster.kube_platform) has them, and whether the fabric has C(vfs);
-      C(profile) with C(overrides), or C(image), of the engine; C(hub), the version of huggingface_hub; C(bench), the image
+      What the owner has chosen; what is left out is not needed. C(k3s), its version, for C(architectures) of its hosts, with
+      C(checksums); C(kubernetes), the platform's choices as M(dgxspark.cluster.kube_platform) has them, and whether the fabric has
+      C(vfs); C(profile) with C(overrides), or C(image), of the engine; C(hub), the version of huggingface_hub; C(bench), the image
       of the NCCL benchmark's pods; C(spark), the Sparks' architecture.
     type: dict
     required: true
@@ -40,8 +40,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    Of each thing C(kind) (V(file), V(image) or V(python)), C(name), C(version), C(source), C(path) below the bundle's folder, C(arch),
-    C(sha256), C(listed) (the list of checksums that names it), C(digest), C(size) in bytes where it is known, and C(needed_by).
+    For each artefact, C(kind) (V(file), V(image) or V(python)), C(name), C(version), C(source), C(path) below the bundle's folder,
+    C(arch), C(sha256), C(listed) (the list of checksums that names it), C(digest), C(size) in bytes where it is known, and
+    C(needed_by).
   type: list
   elements: dict
 """

@@ -10,8 +10,8 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns a row in the format of shipped rows, for a file in C(evidence/) of your knowledge folder, or for sharing.
-  - What the plan added by itself is left out, so that the row speaks of what was asked for. A share of memory that the plan
-    chose has to be written into the settings, else the row is near the plan and not equal to it.
+  - What the plan added by itself is left out, so that the row describes what was asked for. A share of memory that the plan chose
+    has to be written into the settings, otherwise the row is near the plan and not equal to it.
   - Add C(complete) as V(true) where the whole command is known to be the plan's. Without it a decisive setting that was left
     open keeps the row near. A row without an image proves nothing.
 positional: row_id, outcome, measured, source, note

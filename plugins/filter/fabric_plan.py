@@ -14,7 +14,7 @@ description:
   - The plan is that of all hosts given, whichever of them a play reaches. Addresses and MACs depend on O(settings), the
     hosts' order (or their pinned numbers) and the hardware class alone; a node's facts add names, or refuse the plan.
   - A plan that would not work is refused, with all reasons at once.
-  - Of each host it reads the variables C(dgxspark_fabric_index), C(dgxspark_fabric_functions), C(dgxspark_roce),
+  - For each host it reads the variables C(dgxspark_fabric_index), C(dgxspark_fabric_functions), C(dgxspark_roce),
     C(dgxspark_fabric) and C(ansible_host).
 positional: settings, hostvars, knowledge_dirs
 options:
@@ -32,7 +32,7 @@ options:
     type: dict
     required: true
   knowledge_dirs:
-    description: The owner's folders of knowledge, in which C(settings.hardware) is looked up after the shipped data.
+    description: The owner's knowledge folders, in which C(settings.hardware) is looked up after the shipped data.
     type: list
     elements: str
     default: []
@@ -55,7 +55,7 @@ _value:
   type: dict
   contains:
     schema:
-      description: Version of this shape.
+      description: The version of this format.
       type: int
       returned: always
       sample: 1
@@ -94,7 +94,7 @@ _value:
       elements: dict
       returned: always
     notes:
-      description: What an owner should know about the plan, as sentences.
+      description: What the owner should know about the plan, as sentences.
       type: list
       elements: str
       returned: always

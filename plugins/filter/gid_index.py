@@ -9,8 +9,8 @@ short_description: Check whether one GID index fits all ranks
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - C(NCCL_IB_GID_INDEX) is one number for every RDMA device of every rank. This filter says whether there is one that
-    fits, of what M(dgxspark.cluster.roce_gid) found on each host.
+  - C(NCCL_IB_GID_INDEX) is one number for every RDMA device of every rank. This filter says whether one fits all of them, from what
+    M(dgxspark.cluster.roce_gid) found on each host.
   - By default it is better left unset, since NCCL 2.21 and newer pick the index for each device.
 options:
   _input:
@@ -58,7 +58,7 @@ def gid_index(per_host: t.Any) -> t.Any:
     from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
     if not isinstance(per_host, t.Mapping) or not all(isinstance(gids, list) for gids in per_host.values()):
-        raise CollectionError("a dictionary is needed that has a list of GID entries for each host.")
+        raise CollectionError("a dictionary with a list of GID entries for each host is needed.")
     return common_index(
         {
             host: [from_plain(GidEntry, entry, f"{host}[{i}]") for i, entry in enumerate(gids)]

@@ -32,9 +32,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(estimate), C(patches), C(weights), C(ranks), C(settings),
-    C(added), what the plan put into them, and C(resolved), what the engine runs with and who says it. All keys are described
-    with the module M(dgxspark.cluster.launch_plan).
+    The plan with C(verdict), C(conflict), C(findings), C(evidence), C(memory), C(estimate), C(patches), C(weights), C(ranks),
+    C(settings), C(added), what the plan added to them, and C(resolved), what the engine runs with and who decided it. All keys are
+    described with the module M(dgxspark.cluster.launch_plan).
   type: dict
 """
 

@@ -29,11 +29,11 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: >-
-    C(knob), C(floor), C(ceiling), C(chosen) and C(chosen_by) (V(given) or V(planned)); C(free_gib), C(free_assumed) (nobody
-    measured it), C(free_most_gib) and C(free_needed_gib), what the chosen knob needs to be free; C(weights_gib), C(weights_from),
-    C(weights_by_kind), C(mamba_gib), C(kv_gib), C(draft_gib), C(graphs_gib), C(activations_gib), C(context_gib),
-    C(sampler_gib), C(sampler_needed_gib), C(reserve_gib), C(used_gib) and C(load_peak_gib); C(kv_tokens), C(kv_tokens_most) (with the most free memory
-    that was seen), C(kv_bytes_token), C(mamba_slots), C(slots_per_request) and C(max_running_requests).
+    C(knob), C(floor), C(ceiling), C(chosen) and C(chosen_by) (V(given) or V(planned)); C(free_gib), C(free_assumed) (it was not
+    measured), C(free_most_gib) and C(free_needed_gib), what the chosen knob needs to be free; C(weights_gib), C(weights_from),
+    C(weights_by_kind), C(mamba_gib), C(kv_gib), C(draft_gib), C(graphs_gib), C(activations_gib), C(context_gib), C(sampler_gib),
+    C(sampler_needed_gib), C(reserve_gib), C(used_gib) and C(load_peak_gib); C(kv_tokens), C(kv_tokens_most) (with the most free
+    memory that was seen), C(kv_bytes_token), C(mamba_slots), C(slots_per_request) and C(max_running_requests).
   type: dict
 """
 

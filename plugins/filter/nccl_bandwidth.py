@@ -9,8 +9,8 @@ short_description: Compute NCCL's bandwidth by message size from the benchmark's
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Takes what C(roles/nccl/files/nccl_bench.py) prints, among whatever else stands in the log, and returns algorithm and
-    bus bandwidth (GB/s, 10^9 bytes, as nccl-tests defines them) and times (µs) of each size, and a table.
+  - Takes what C(roles/nccl/files/nccl_bench.py) prints, among whatever else is in the log, and returns algorithm and bus bandwidth
+    (GB/s, 10^9 bytes, as nccl-tests defines them) and times (µs) of each size, and a table.
 options:
   _input:
     description: The output of rank 0.
@@ -48,10 +48,10 @@ _value:
       description: The rows as text.
       type: str
     complete:
-      description: Whether the benchmark came to its end.
+      description: Whether the benchmark finished.
       type: bool
     about:
-      description: Versions, device and number of ranks; null where it did not come to its end.
+      description: Versions, device and number of ranks; null if it did not finish.
       type: dict
 """
 
@@ -66,10 +66,10 @@ def nccl_bandwidth(text: t.Any) -> dict[str, t.Any]:
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
 
     if not isinstance(text, str):
-        raise CollectionError(f"the benchmark's output is needed, a text, not {type(text).__name__}.")
+        raise CollectionError(f"the benchmark's output must be a string, not {type(text).__name__}.")
     rows, about = bandwidth.parse(text)
     if not rows:
-        raise CollectionError("no line of the NCCL benchmark is in it. Give the output of rank 0.")
+        raise CollectionError("it contains no line from the NCCL benchmark. Give the output of rank 0.")
     return {
         "rows": rows,
         "summaries": bandwidth.summaries(rows),

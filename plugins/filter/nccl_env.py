@@ -11,9 +11,9 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the variables of each rank. One that need not be set is left out, since an empty one counts as a value.
   - In RoCE mode NCCL refuses to start where it would otherwise fall back to sockets without an error.
-  - Where all ranks share the same switch or cables, HCAs are used in pairs of like number (C(NCCL_CROSS_NIC=0)). Where
-    cables lead to different neighbours (C(triangle), C(ring)), NCCL is told to find the HCA by the peer's subnet, which
-    needs NCCL 2.30u1 or newer, and start-up traffic needs another interface (C(bootstrap)).
+  - Where all ranks share the same switch or cables, HCAs are used in pairs of the same number (C(NCCL_CROSS_NIC=0)). Where cables
+    lead to different neighbours (C(triangle), C(ring)), NCCL is told to find the HCA by the peer's subnet, which needs NCCL 2.30u1
+    or newer, and start-up traffic needs another interface (C(bootstrap)).
 positional: ranks, options, engine, nccl_version, knowledge_dirs, only
 extends_documentation_fragment:
   - dgxspark.cluster.serving.knowledge
@@ -35,7 +35,7 @@ options:
     type: dict
     default: {}
   engine:
-    description: The engine, which has a variable of its own; V(any) gives those of all.
+    description: The engine, whose own variables are included; V(any) includes those of all engines.
     type: str
     choices: [sglang, vllm, any]
     default: sglang
@@ -43,7 +43,7 @@ options:
     description: NCCL's version, for known workarounds.
     type: str
   only:
-    description: The ranks whose variables are wanted, all by default. Of the others no HCA need be known.
+    description: The ranks to return variables for, all by default. The HCAs of the others need not be known.
     type: list
     elements: str
 """

@@ -11,7 +11,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the stable measured row with the most tokens per second for the shape among those that a variant of the profile
     serves, and that variant. A figure at which not all requests were answered does not count.
-  - Without any such row the profile's own choice comes back, marked unproven, and C(reason) says so.
+  - Without any such row the profile's own choice is returned, marked unproven, and C(reason) says so.
 positional: shape, knowledge_dirs
 extends_documentation_fragment:
   - dgxspark.cluster.serving.knowledge
@@ -56,7 +56,7 @@ _value:
       type: str
       returned: always
     blemishes:
-      description: What speaks against the row's figures - requests that failed, and a note that says so.
+      description: What casts doubt on the row's figures - requests that failed, and a note that says so.
       type: list
       elements: str
       returned: always
@@ -77,7 +77,7 @@ _value:
       type: str
       returned: always
     profile:
-      description: The profile's id; beside it C(shape).
+      description: The profile's id; next to it C(shape).
       type: str
       returned: always
     engine:
@@ -94,7 +94,7 @@ _value:
       elements: str
       returned: with a row
     note:
-      description: What the row's source says beside its figures.
+      description: What the row's source says besides its figures.
       type: str
       returned: with a row
 """

@@ -9,21 +9,21 @@ short_description: Render a report as an HTML page
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns one HTML page that needs nothing else, no network and no script.
-  - Of a report of C(verify.yml) it shows what passed, what failed and why, what was not run, bandwidth over message size against its
-    bands, the fabric with its GIDs, and versions. Of one of C(bench.yml) the figures of each level, what is garbage or failed and
-    why, and what users get. Of a matrix the table of each traffic shape, and charts.
-  - It is made of the report alone, so that one written earlier can be looked at, too.
+  - Returns one self-contained HTML page, which needs no network and no script.
+  - For a report of C(verify.yml), it shows what passed, what failed and why, what was not run, bandwidth over message size against
+    its bands, the fabric with its GIDs, and versions. For one of C(bench.yml), the figures of each level, what is garbage or failed
+    and why, and what users get. For a matrix, the table of each traffic shape, and charts.
+  - It is made from the report alone, so that earlier reports can be shown, too.
 positional: knowledge_dirs
 options:
   _input:
     description: >-
       A report, as C(verify.yml) or C(bench.yml) writes it (a dictionary), or the folder of a matrix, its journal, or the id of a
-      shipped matrix (a text).
+      shipped matrix (a string).
     type: raw
     required: true
   knowledge_dirs:
-    description: The owner's folders of knowledge, where a matrix of theirs is named.
+    description: The owner's knowledge folders, needed for the owner's own matrix.
     type: list
     elements: str
     default: []
@@ -35,7 +35,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make the page of a report that was written earlier
+- name: Make the page of an earlier report
   ansible.builtin.copy:
     content: "{{ lookup('ansible.builtin.file', 'reports/fabric.json') | from_json | dgxspark.cluster.report_html }}"
     dest: reports/fabric.html

@@ -11,7 +11,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads C(bundle.json) of a folder that M(dgxspark.cluster.bundle_fetch) has filled, and compares it with the files and with what is
     wanted. What is missing or wrong is one error that names each file, what was expected and what was found.
-  - Of files above 64 MiB the sizes are compared here; what takes such a file compares its SHA-256.
+  - For files above 64 MiB, only the sizes are compared here; whatever uses such a file compares its SHA-256.
 options:
   _terms:
     description: The bundle's folder. A relative path is relative to where C(ansible-playbook) was started.
@@ -19,7 +19,7 @@ options:
     elements: str
     required: true
   wanted:
-    description: What it must have, as P(dgxspark.cluster.bundle_list#filter) returns it. Left out, all that it says it has.
+    description: What it must have, as P(dgxspark.cluster.bundle_list#filter) returns it. By default everything that it lists.
     type: list
     elements: dict
   kind:
@@ -27,7 +27,7 @@ options:
     type: str
     choices: [file, image, python]
   archives:
-    description: Return the images alone, as role k3s takes them (C(k3s_image_archives)).
+    description: Return only the images, as the role k3s takes them (C(k3s_image_archives)).
     type: bool
     default: false
 """

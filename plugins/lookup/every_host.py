@@ -20,7 +20,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Work on all hosts, of which there must be one
+- name: Work on all hosts, of which there must be at least one
   hosts: "{{ lookup('dgxspark.cluster.every_host') }}"
 """
 

@@ -9,8 +9,8 @@ short_description: Read logs and say what is known to be wrong in them
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Looks for the lines that the knowledge base's kind C(signatures) knows, in logs of NCCL, SGLang, vLLM, K3s, the kernel
-    and firmware, and says what each means, what to do about it, and where that is known from.
+  - Looks for the lines that the knowledge base's kind C(signatures) knows, in logs of NCCL, SGLang, vLLM, K3s, the kernel and
+    firmware, and says what each means, what to do about it, and the source of that knowledge.
   - Likely causes come first, with their consequences listed under them.
   - If nothing is known, it says so. Alarming but harmless lines are named as such.
   - Logs may be of any size. Secrets in the lines that are shown are masked.
@@ -52,7 +52,7 @@ _raw:
   contains:
     report:
       description: >-
-        The C(headline), the C(logs) that were read, and the C(findings), causes first. Its form is fixed by a JSON Schema.
+        The C(headline), the C(logs) that were read, and the C(findings), causes first. Its format is defined by a JSON Schema.
       type: dict
     table:
       description: The report as lines for a terminal.

@@ -9,7 +9,7 @@ short_description: Read an entry of the knowledge base
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns an entry of what this collection ships as data, such as a hardware class, with what the owner lays over it.
+  - Returns an entry of the data that this collection ships, such as a hardware class, with the owner's overrides.
   - Every entry is checked against the schema of its kind; a bad one is an error that names its file and key.
 options:
   _terms:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: knowledge_dirs
-short_description: Return the owner's folders of knowledge
+short_description: Return the owner's knowledge folders
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -27,7 +27,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Plan the fabric with hardware classes of the owner's
+- name: Plan the fabric with the owner's hardware classes
   ansible.builtin.set_fact:
     plan: "{{ groups['dgx'] | dgxspark.cluster.fabric_plan(dgxspark_fabric, hostvars, lookup('dgxspark.cluster.knowledge_dirs')) }}"
 """

@@ -9,8 +9,9 @@ short_description: Resolve an owner's path on the controller
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Modules that run on the controller take a relative path from the playbook's folder, which for a collection is the installed
-    one. This lookup takes it from the folder in which C(ansible-playbook) was started, and knows C(~).
+  - Modules that run on the controller resolve a relative path against the playbook's folder, which for a collection's playbook is
+    where the collection is installed. This lookup resolves it against the folder in which C(ansible-playbook) was started, and
+    expands C(~).
 options:
   _terms:
     description: The paths, as given.

@@ -9,10 +9,9 @@ short_description: Convert another tool's recipe to a profile
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads a recipe of sparkrun or spark-vllm-docker, a C(vllm serve) or SGLang command line with or without C(docker run) around
-    it, or a Compose file, and returns it as a profile, which M(dgxspark.cluster.launch_plan) takes as it
-    takes a shipped one.
-  - The profile's key C(recipe) says how each line was used. Nothing of the file is run, and no file that it names is read.
+  - Reads a recipe of sparkrun or spark-vllm-docker, a C(vllm serve) or SGLang command line with or without C(docker run) around it,
+    or a Compose file, and returns it as a profile, which M(dgxspark.cluster.launch_plan) takes like a shipped one.
+  - The profile's key C(recipe) says how each line was used. Nothing in the file is run, and no file that it names is read.
 options:
   _terms:
     description: The recipes' files, on the controller. A relative path is relative to where C(ansible-playbook) was started.
@@ -38,7 +37,7 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ (lookup('dgxspark.cluster.recipe', 'recipe.yaml') | dgxspark.cluster.launch_plan).verdict }}"
 
-- name: Say what a script leaves open
+- name: Supply what a script leaves open
   ansible.builtin.debug:
     msg: "{{ lookup('dgxspark.cluster.recipe', 'serve.sh', values={'PORT': 8100, '/models/mine': 'acme/Model-8B'}).model }}"
 """

@@ -32,7 +32,9 @@ def parts(root: str, path: str) -> tuple[str, ...]:
     """Return the names of a path beneath a root; CollectionError for one that leads out of it."""
     pure = pathlib.PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise CollectionError(f"{path!r} leads out of {root}. The list of files is not one of ours; nothing was done.")
+        raise CollectionError(
+            f"{path!r} points outside {root}. This collection did not write that list of files; nothing was done."
+        )
     return pure.parts
 
 
@@ -169,7 +171,7 @@ class Beneath:
         """Yield everything in a folder, deepest first: its path, and whether it is a folder. Links are not followed."""
         if path.count("/") > DEEPEST:
             raise CollectionError(
-                f"{self.root}/{path} lies deeper than any folder of ours ({DEEPEST} folders). See who has put it there, and remove it."
+                f"{self.root}/{path} is nested deeper than any folder of this collection ({DEEPEST} folders). Find out who put it there, and remove it."
             )
         for name in self.names(path):
             below = f"{path}/{name}"
@@ -203,7 +205,7 @@ def _aside(path: str) -> str:
 
 def _planted(where: str) -> CollectionError:
     return CollectionError(
-        f"{where} is a symlink, or not a directory. Root follows no symlink there, since whoever can write there could point it anywhere. "
-        f"Nothing was done. See who put it there (ls -ld {where}), and remove it; caches move to another disk as a whole "
-        "(k8s_dgx_serving.cache_dir)."
+        f"{where} is a symlink, or not a directory. Root follows no symlink there, because anyone who can write there could point it anywhere. "
+        f"Nothing was done. Find out who put it there (ls -ld {where}), and remove it; to have the caches on another disk, move them "
+        "as a whole (k8s_dgx_serving.cache_dir)."
     )

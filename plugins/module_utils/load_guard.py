@@ -130,7 +130,7 @@ def main() -> int:
     try:
         listener = socket.socket(fileno=FIRST)
     except OSError as exc:
-        say(f"There is no socket ({exc.strerror}): systemd starts this, by dgxspark-load-guard.socket.")
+        say(f"There is no socket ({exc.strerror}): systemd starts this through dgxspark-load-guard.socket.")
         return 1
     Guard(settings, listener).run()
     return 0

@@ -112,7 +112,7 @@ def entering(run: Run, seconds: float = 30.0) -> Enter:
         receive, send = os.pipe()
         child = os.fork()
         if child == 0:
-            answer: dict[str, t.Any] = {"error": "the reader ended in an unexpected way"}
+            answer: dict[str, t.Any] = {"error": "the reader ended unexpectedly"}
             try:
                 os.close(receive)
                 _go_into(path)
@@ -135,7 +135,7 @@ def entering(run: Run, seconds: float = 30.0) -> Enter:
         try:
             reply = json.loads(text)
         except ValueError:
-            reply = {"error": f"no whole answer within {seconds:g} s"}
+            reply = {"error": f"no complete answer within {seconds:g} s"}
         if "error" in reply:
             raise CollectionError(f"network namespace {path} cannot be read: {reply['error']}.")
         return reply["value"]

@@ -17,11 +17,11 @@ _REMEDIES = {
         "its file system is read-only. A disk error can cause that: see `dmesg`; fix it, remount it read-write, and run "
         "again."
     ),
-    errno.EIO: "the disk answers with an error. See `dmesg`: it may be failing.",
+    errno.EIO: "the disk reports an error. See `dmesg`: it may be failing.",
     errno.EBUSY: "something still uses it. Find out what (`fuser -v`, `lsof`), stop that, and run again.",
     errno.EISDIR: "a folder is in its place. Move it away, and run again.",
     errno.ENOTDIR: "a part of its path is a file, not a folder. Move that away, and run again.",
-    errno.ELOOP: "there is a link where none is followed, or it points to itself. Put the file itself there, and run again.",
+    errno.ELOOP: "it is a symlink where none is followed, or it points to itself. Put the file itself there, and run again.",
 }
 
 
@@ -30,7 +30,9 @@ def reason(exc: OSError) -> str:
     if exc.errno in (errno.EPERM, errno.EACCES):
         if os.geteuid() != 0:
             return f"{exc.strerror}. Run this as root (become: true)."
-        return f"{exc.strerror}, for root too. See whether it is immutable (`lsattr`), or mounted without root access."
+        return (
+            f"{exc.strerror}, even for root. Check whether it is immutable (`lsattr`), or mounted without root access."
+        )
     if exc.errno in _REMEDIES:
         return _REMEDIES[exc.errno]
     return f"{exc.strerror or exc}. Fix that, and run again."

@@ -94,7 +94,7 @@ def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern
         try:
             found.append(Pattern(str(entry["id"]), re.compile(entry["pattern"]), literal(entry["pattern"])))
         except (KeyError, TypeError) as exc:
-            raise CollectionError("signatures: each needs an id and a pattern, both texts.") from exc
+            raise CollectionError("signatures: each needs an id and a pattern, both strings.") from exc
         except re.error as exc:
             raise CollectionError(f"signatures: {entry['id']}: pattern: not a regular expression: {exc}.") from exc
     return found

@@ -13,8 +13,8 @@ description:
   - Sends 1, 4, 8 … concurrent streamed requests to an OpenAI-compatible server, from the controller, and returns the
     figures of each request and each level. Speed counts only for answers that pass the quality guards at that
     concurrency.
-  - Guards read each stream as it arrives; others compare the requests of a level after they end. A level with garbage
-    is V(garbage), whatever its speed; one with a failed request is V(failed).
+  - Some guards read each stream as it arrives; others compare the requests of a level after they end. A level with garbage is
+    V(garbage), whatever its speed; one with a failed request is V(failed).
   - The task fails if a level is not good. Its result still has the whole report, so it can be written before the play
     ends (C(failed_when) V(false), then an assertion).
   - Skipped in check mode; nothing is sent.
@@ -37,17 +37,18 @@ options:
     description: A folder on the controller for every answer's whole text, one compressed file for each workload and level.
     type: path
   log_file:
-    description: A file on the controller with the engine's log, read for the acceptance where its metrics do not tell it.
+    description: A file on the controller with the engine's log, read for the acceptance figures if the server's metrics lack them.
     type: path
   crosscheck:
     description:
-      - Another tool to run against the same server afterwards, as it is installed on the controller. Its figures are put beside
-        these and not judged. Where it brings none, the task fails with the reason, and what was measured is returned all the same.
-      - V(llama-benchy) is a package of PyPI. It is refused where the server asks for a key, which it takes on its command line.
+      - Another tool to run against the same server afterwards, as installed on the controller. Its figures are shown next to these
+        and not judged. If it returns none, the task fails with the reason, and the measurements are still returned.
+      - V(llama-benchy) is a PyPI package. It is refused if the server requires an API key, since the tool takes the key on its
+        command line.
     type: str
     choices: [llama-benchy]
   crosscheck_arguments:
-    description: More arguments of that tool, such as V(--tokenizer) and its folder.
+    description: More arguments for that tool, such as V(--tokenizer) and its folder.
     type: list
     elements: str
     default: []
@@ -67,7 +68,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Measure at one and at eight requests at once
+- name: Measure with one and with eight concurrent requests
   dgxspark.cluster.bench:
     url: http://10.0.0.1:30000/v1
     workloads: [chat, generation]
@@ -80,20 +81,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 bench:
-  description: The report; its form is fixed by C(docs/schema/bench-report.json).
+  description: The report; its format is defined by C(docs/schema/bench-report.json).
   returned: when the server could be asked
   type: dict
   contains:
     format:
-      description: The form's number.
+      description: The version of this format.
       returned: always
       type: int
     from:
-      description: From where, V(controller) or V(pod).
+      description: Where the requests came from, V(controller) or V(pod).
       returned: always
       type: str
     url:
-      description: What was asked.
+      description: The URL that was queried.
       returned: always
       type: str
     model:
@@ -101,11 +102,11 @@ bench:
       returned: always
       type: str
     started:
-      description: When it began, in UTC.
+      description: When the run began, in UTC.
       returned: always
       type: str
     finished:
-      description: When it ended, in UTC.
+      description: When the run ended, in UTC.
       returned: always
       type: str
     mode:
@@ -114,21 +115,22 @@ bench:
       type: str
     client_share:
       description:
-        - The largest share of a level's time in which the client's one thread was busy. Near 1 the figures are the client's.
-        - On Linux and without TLS the kernel tells when bytes came, so that a busy client makes no token late.
+        - The largest share of a level's time in which the client's one thread was busy. Near 1, the figures are the client's, not
+          the server's.
+        - On Linux without TLS, the kernel timestamps arriving bytes, so a busy client does not make tokens look late.
       returned: always
       type: float
     workloads:
-      description: For each its C(name) and C(levels).
+      description: Each workload's C(name) and C(levels).
       returned: always
       type: list
       elements: dict
     acceptance:
-      description: Of speculation over the whole run C(length), C(rate) and C(source), or null.
+      description: The acceptance of speculation over the whole run, C(length), C(rate) and C(source), or null.
       returned: always
       type: dict
     engine:
-      description: C(name) and C(version), where the server says them.
+      description: C(name) and C(version), if the server reports them.
       returned: always
       type: dict
     crosscheck:
@@ -136,7 +138,7 @@ bench:
       returned: always
       type: dict
     answer:
-      description: What it comes to, in sentences. Empty in mode V(full).
+      description: The conclusion, in sentences. Empty in mode V(full).
       returned: always
       type: list
       elements: str
@@ -145,7 +147,7 @@ problem:
   returned: when the server could be asked
   type: str
 table:
-  description: The same as lines for a terminal.
+  description: The report as lines for a terminal.
   returned: when the server could be asked
   type: list
   elements: str

@@ -34,7 +34,7 @@ options:
     type: str
     required: true
   image:
-    description: The image that its ranks run. It needs Python 3.10 and httpx, which those of vLLM and SGLang have.
+    description: The image that its ranks run. It needs Python 3.10 and httpx, which the images of vLLM and SGLang have.
     type: str
     required: true
   secret:
@@ -49,7 +49,7 @@ options:
     type: dict
     default: {}
   timeout:
-    description: Seconds for the pod, a pull of the image included.
+    description: Seconds for the pod, including the image pull.
     type: int
     default: 14400
 requirements:
@@ -69,7 +69,7 @@ EXAMPLES = r"""
   run_once: true
   delegate_to: localhost
 
-- name: Measure it from beside its head
+- name: Measure it from its head's node
   dgxspark.cluster.bench_pod:
     url: "{{ running.inside }}"
     instance: default
@@ -92,7 +92,7 @@ problem:
   returned: when the server could be asked
   type: str
 table:
-  description: The same as lines for a terminal.
+  description: The report as lines for a terminal.
   returned: when the server could be asked
   type: list
   elements: str

@@ -10,18 +10,18 @@ short_description: Download one file for a bundle, and verify its checksum
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Fetches a file, a wheel of a package index, or an image (as an OCI archive that K3s imports under its name) into a bundle's folder,
-    and notes it in C(bundle.json) there, with size and SHA-256.
+  - Fetches a file, a wheel of a package index, or an image (as an OCI archive that K3s imports under its name) into a bundle's
+    folder, and records it in C(bundle.json) there, with size and SHA-256.
   - Complete files stay, partial downloads resume, and files with a wrong checksum are deleted.
   - For an image named only by a tag, the first pull is trusted; its digest is recorded, and kept until O(refresh).
   - In check mode only the sizes are queried.
-  - Runs on the controller through its action plugin. Proxies are those of the environment.
+  - Runs on the controller through its action plugin. Proxies are taken from the environment.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
 options:
   folder:
-    description: The bundle, on the controller. It is made where it is not there.
+    description: The bundle's folder, on the controller. It is created if it does not exist.
     type: path
     required: true
   artefact:
@@ -29,7 +29,7 @@ options:
     type: dict
     required: true
   mirrors:
-    description: Your mirrors, by the name of a registry (V(docker.io)) or by a prefix of URLs (V(https://github.com)).
+    description: Your mirrors, by registry name (V(docker.io)) or URL prefix (V(https://github.com)).
     type: dict
     default: {}
   logins:
@@ -49,7 +49,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Fetch what is not there
+- name: Fetch what is missing
   dgxspark.cluster.bundle_fetch:
     folder: /srv/bundle
     artefact: "{{ item }}"
@@ -58,12 +58,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 said:
-  description: How large it is, and in check mode where it would come from.
+  description: The artefact's size, and in check mode where it would come from.
   returned: success
   type: str
 artefact:
   description: The artefact as the bundle has it, with C(sha256), C(size) and an image's C(digest).
-  returned: where it is there
+  returned: when the bundle has it
   type: dict
 """
 

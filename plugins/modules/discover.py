@@ -10,21 +10,21 @@ short_description: Write an inventory from the nodes' readings
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Derives from the nodes' readings how they are connected, the topology, the number of VFs and which networks are
-    free, and checks that with the fabric plan. Writes the inventory, and a page with a picture, into a folder on the
-    controller.
-  - Files with other content are not overwritten without O(overwrite). What prevents an inventory is returned, not
-    guessed around.
+  - Derives from the nodes' readings how they are connected, the topology, the number of VFs and which networks are free, and checks
+    the result with the fabric plan. Writes the inventory, and a page with a picture, into a folder on the controller.
+  - Files with other content are not overwritten without O(overwrite). If something prevents an inventory, the reason is returned;
+    nothing is guessed.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
 options:
   hosts:
     description:
-      - What the nodes showed, by the names of this run, in order.
-      - Each has C(roce) of M(dgxspark.cluster.roce_info), C(survey) of M(dgxspark.cluster.node_survey), C(health) of
-        M(dgxspark.cluster.node_health), C(machine) of M(dgxspark.cluster.k3s_info) and C(links) of
-        M(dgxspark.cluster.fabric_probe), or the reason why not in C(error), or in C(unread) by what it is.
+      - The nodes' readings, by host name in this run, in order.
+      - Each has C(roce) from M(dgxspark.cluster.roce_info), C(survey) from M(dgxspark.cluster.node_survey), C(health) from
+        M(dgxspark.cluster.node_health), C(machine) from M(dgxspark.cluster.k3s_info) and C(links) from
+        M(dgxspark.cluster.fabric_probe). The reason why a node was not read is in C(error), or, for a part of it, in C(unread) by
+        the part's name.
     type: dict
     required: true
   path:
@@ -36,7 +36,8 @@ options:
     type: bool
     default: false
   keep_names:
-    description: Whether the hosts' names stay. Otherwise they become C(spark1) and so on, reached at their names of this run.
+    description: >-
+      Whether the hosts keep their names. Otherwise they become C(spark1) and so on, and are reached by the names of this run.
     type: bool
     default: false
   knowledge_dirs:
@@ -63,11 +64,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ok:
-  description: Whether the folder has, or would have, the inventory now.
+  description: Whether the folder now has, or in check mode would have, the inventory.
   returned: success
   type: bool
 lines:
-  description: What was discovered, for people.
+  description: What was discovered, as lines for a terminal.
   returned: success
   type: list
   elements: str

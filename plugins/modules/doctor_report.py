@@ -14,20 +14,20 @@ description:
     symptom, cause and remedy.
   - The verdict is V(error) where anything of severity error was found, else V(warning), else V(well). What could not be
     judged is listed.
-  - It reads the variables of the play's hosts itself. C(dgxspark_plan) is the plan; of each host C(dgxspark_roce),
-    C(__sriov_roce_read) and C(__doctor_fault), what M(dgxspark.cluster.roce_info) said or why it said nothing, and C(__doctor_health),
-    the result of M(dgxspark.cluster.node_health). C(nccl_gid_index), C(sriov_roce_trust), C(sriov_roce_spoof_check), C(netplan_vf_path)
-    and C(k8s_dgx_plan) say what the roles were told.
+  - It reads the variables of the play's hosts itself. C(dgxspark_plan) is the plan; for each host, C(dgxspark_roce),
+    C(__sriov_roce_read) and C(__doctor_fault) are what M(dgxspark.cluster.roce_info) returned or why it returned nothing, and
+    C(__doctor_health) is the result of M(dgxspark.cluster.node_health). C(nccl_gid_index), C(sriov_roce_trust),
+    C(sriov_roce_spoof_check), C(netplan_vf_path) and C(k8s_dgx_plan) are what the roles were run with.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   started:
-    description: When this began, for the report.
+    description: When the diagnosis began, for the report.
     type: str
     required: true
   plan_fault:
-    description: Why the plan refuses what the nodes showed, where it does.
+    description: Why the plan refuses the nodes' readings, if it does.
     type: str
 requirements:
   - jsonschema (Python library, on the controller)
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Say what is wrong
+- name: Diagnose the cluster
   dgxspark.cluster.doctor_report:
     started: "2026-01-01T00:00:00Z"
   register: outcome
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: The report, whose C(verdict) is V(well), V(warning) or V(error). Its form is fixed by a JSON Schema.
+  description: The report, whose C(verdict) is V(well), V(warning) or V(error). Its format is defined by a JSON Schema.
   type: dict
   returned: success
 table:

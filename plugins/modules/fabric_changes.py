@@ -12,14 +12,14 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Compares the host's part of the plan (C(dgxspark_plan)) with what M(dgxspark.cluster.roce_info) read from it
     (C(dgxspark_roce)), without contacting the node. A node that is as planned needs no further remote step.
-  - V(sriov) looks at functions and VFs, and at the files and units that restore them. Those must have been asked for,
-    else they count as absent; the role P(dgxspark.cluster.sriov_roce#role) knows which.
-  - V(netplan) looks at netplan's file and its mode, an unconfirmed change, stanzas of other files for the same
-    interfaces, and addresses and MTU of interfaces on the host. It returns the file as it is to be, too.
-  - In that file every VF is matched by the MAC that is set for it and gets its address and MTU; every function gets its MTU alone.
+  - V(sriov) looks at functions and VFs, and at the files and units that restore them. Those must have been requested from
+    M(dgxspark.cluster.roce_info), otherwise they count as absent; the role P(dgxspark.cluster.sriov_roce#role) knows which.
+  - V(netplan) looks at netplan's file and its mode, an unconfirmed change, stanzas of other files for the same interfaces, and
+    addresses and MTU of interfaces on the host. It also returns the planned file.
+  - In that file every VF is matched by the MAC that is set for it and gets its address and MTU; every function gets only its MTU.
     All are optional, without DHCP and link-local addresses.
-  - Where names are the usual ones (C(en…)), a VF is matched by its name's beginning as well. netplan otherwise makes a
-    C(.link) file that replaces the system's own for that VF, which then loses its name at the next boot.
+  - Where names are the usual ones (C(en…)), a VF is also matched by the prefix of its name. Otherwise netplan generates a C(.link)
+    file that replaces the system's default one for that VF, which then loses its name at the next boot.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -52,7 +52,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Tell what would change
+- name: Determine what would change
   dgxspark.cluster.fabric_changes:
   register: difference
 
@@ -63,14 +63,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: The differences, each with C(subject), C(what), C(before) and C(after). Empty when nothing is to do.
+  description: The differences, each with C(subject), C(what), C(before) and C(after). Empty when there is nothing to do.
   type: list
   elements: dict
   returned: success
 findings:
   description: >-
-    What is to be said, each with C(id), C(severity), C(subject), C(message) and C(remedy). With one of severity
-    V(error), M(dgxspark.cluster.sriov_vf) would refuse.
+    Findings, each with C(id), C(severity), C(subject), C(message) and C(remedy). If one has severity V(error),
+    M(dgxspark.cluster.sriov_vf) would refuse the change.
   type: list
   elements: dict
   returned: success

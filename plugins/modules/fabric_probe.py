@@ -13,8 +13,8 @@ description:
   - Sends test traffic from a node's VFs to those of its peers and returns the results. It judges nothing;
     M(dgxspark.cluster.fabric_report) does.
   - It changes nothing on the node. In check mode it sends the same traffic, on the fabric only.
-  - With O(links) it asks the wires themselves who is on them. That needs no address, only interfaces that are up, and that all
-    nodes do it at the same time.
+  - With O(links) it finds out which interfaces share a wire. That needs no addresses, only interfaces that are up, and all nodes
+    have to do it at the same time.
   - ARP requests and pings of all targets run at the same time. RDMA tests need a peer that runs the other end at the same
     time; M(dgxspark.cluster.fabric_schedule) says who runs which.
   - Everything ends within the given times, and no program is left running.
@@ -23,13 +23,13 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
 options:
   arp:
-    description: Addresses whose owner to ask for. Every answer within the window is returned, not only the first.
+    description: Addresses to send ARP requests for. Every reply within the window is returned, not only the first.
     type: list
     elements: dict
     default: []
     suboptions:
       netdev:
-        description: The VF's netdev, out of which to ask.
+        description: The VF's netdev to send the request from.
         type: str
         required: true
       source:
@@ -37,17 +37,17 @@ options:
         type: str
         required: true
       address:
-        description: The IPv4 address to ask for.
+        description: The IPv4 address to resolve.
         type: str
         required: true
   ping:
-    description: Peers to ping, small and with a packet of O(ping[].mtu) bytes that must not be fragmented.
+    description: Peers to ping, with a small packet and with one of O(ping[].mtu) bytes that must not be fragmented.
     type: list
     elements: dict
     default: []
     suboptions:
       netdev:
-        description: The VF's netdev, out of which to ping.
+        description: The VF's netdev to ping from.
         type: str
         required: true
       source:
@@ -120,23 +120,23 @@ options:
         description: RDMA path MTU in bytes. The program's own choice by default.
         type: int
       together:
-        description: Tests of one name that follow each other run at the same time.
+        description: Consecutive tests with the same value here run at the same time.
         type: str
   links:
-    description: Interfaces (of physical functions) out of which to call, and on which to listen for others that call.
+    description: Interfaces (of physical functions) on which to send broadcast frames, and to listen for those of others.
     type: list
     elements: str
     default: []
   links_word:
-    description: What names this run. Only calls with the same word are heard.
+    description: A word that identifies this run. Only frames with the same word are counted.
     type: str
     default: any
   links_window:
-    description: For how long to call and to listen, in seconds. The windows of all nodes must overlap.
+    description: How long to send and listen, in seconds. The windows of all nodes must overlap.
     type: float
     default: 10.0
   arp_window:
-    description: For how long to collect answers to ARP requests, in seconds.
+    description: How long to collect ARP replies, in seconds.
     type: float
     default: 1.0
   ping_timeout:
@@ -165,7 +165,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See who answers for the peer's address, and whether a full packet gets there
+- name: See who answers for the peer's address, and whether a full-size packet gets through
   dgxspark.cluster.fabric_probe:
     arp:
       - {netdev: enp1s0f0v0, source: 10.100.0.1, address: 10.100.0.2}
@@ -178,7 +178,7 @@ EXAMPLES = r"""
     links: [enp1s0f0np0, enP2p1s0f0np0]
   register: probe
 
-- name: Write over RDMA, this node being the client
+- name: Write over RDMA, with this node as the client
   dgxspark.cluster.fabric_probe:
     rdma:
       - id: spark1-spark2-p0f0v0
@@ -195,7 +195,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 arp:
-  description: For each of O(arp), the C(macs) that answered, and an C(error) where nothing could be asked.
+  description: For each of O(arp), the C(macs) that replied, and an C(error) if no request could be sent.
   returned: success
   type: list
   elements: dict
@@ -210,20 +210,20 @@ ping:
   sample: [{netdev: enp1s0f0v0, address: 10.100.0.2, small: ok, large: ok, rtt_ms: 0.2}]
 rdma:
   description: >-
-    For each of O(rdma), its C(status) (V(ok), V(error), V(hang), V(no peer), V(missing), V(peer)), C(message),
-    C(figures), and in C(lost) the RDMA device's error counters that grew meanwhile.
+    For each of O(rdma), its C(status) (V(ok), V(error), V(hang), V(no peer), V(missing), V(peer)), C(message), C(figures), and in
+    C(lost) the RDMA device's error counters that increased during the test.
   returned: success
   type: list
   elements: dict
   sample: [{id: spark1-spark2-p0f0v0, role: client, program: ib_write_bw, status: ok, message: "", figures: {gbps: 106.2}, lost: {}}]
 links:
-  description: For each of O(links), the C(macs) that called there in order, and an C(error) where nobody could be heard.
+  description: For each of O(links), the C(macs) received there, in order, and an C(error) if none could be received.
   returned: success
   type: list
   elements: dict
   sample: [{netdev: enp1s0f0np0, macs: ["4c:bb:47:00:00:01"], error: null}]
 programs:
-  description: Where the node has each RDMA test program, null for one that it lacks.
+  description: The path of each RDMA test program on the node, null for one that it lacks.
   returned: success
   type: dict
   sample: {ib_write_bw: /usr/bin/ib_write_bw, ib_send_lat: /usr/bin/ib_send_lat, ibv_rc_pingpong: null}

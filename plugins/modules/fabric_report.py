@@ -10,39 +10,38 @@ short_description: Judge the fabric's readings as passed, failed or incomplete, 
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Judges link, MTU, ARP, GID and RDMA, step by step, then NCCL on the nodes and in the serving pod, tokens, and whether
-    a request took the fabric. It returns a report and a table for the terminal.
+  - Judges link, MTU, ARP, GID and RDMA, step by step, then NCCL on the nodes and in the serving pod, tokens, and whether a request
+    went over the fabric. It returns a report and a table for the terminal.
   - The verdict is V(failed) where anything failed, V(incomplete) where something required could not be run, else
     V(passed). What was not run is listed with the reason, and never counts as passed.
   - Root causes come first, and each lists its consequences.
-  - It reads C(dgxspark_plan), and of each host of the play C(__verify_seen), what was seen of it - C(facts) or C(error), C(probe) or
-    C(probe_error), and C(rdma), the list of all answers to RDMA tests, and C(rdma_error) where some are missing.
+  - It reads C(dgxspark_plan), and for each host of the play its readings C(__verify_seen) - C(facts) or C(error), C(probe) or
+    C(probe_error), and C(rdma), the list of all RDMA test results, and C(rdma_error) if some are missing.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   started:
-    description: When the proof began, for the report.
+    description: When the verification began, for the report.
     type: str
     required: true
   plan_fault:
-    description: Why the plan refuses what the nodes showed, where it does.
+    description: Why the plan refuses the nodes' readings, if it does.
     type: str
   mode:
-    description: What is required, by an id of C(knowledge/modes) or of the owner's folders.
+    description: What is required, as an id from C(knowledge/modes) or from the owner's folders.
     type: str
     default: full
   results:
     description:
-      - What was done beyond the fabric, by step. A step that is absent here is not run. Each may instead have C(reason)
-        alone, why it was not done.
-      - C(nccl) and C(pod) have C(hosts), of the ranks in order; C(runs), each with C(operation), C(bytes), C(busbw) in GB/s
-        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(faults), the
-        C(host) and C(message) of each rank that did not end well; C(transport), what
-        M(dgxspark.cluster.nccl_transport) returned; C(counters); C(readings), what known lines are in their logs; and
-        C(versions).
+      - The results of the steps beyond the fabric, by step. A step that is absent here counts as not run. A step may instead have
+        only C(reason), why it was not run.
+      - C(nccl) and C(pod) have C(hosts), those of the ranks in order; C(runs), each with C(operation), C(bytes), C(busbw) in GB/s
+        and where known C(algbw) and C(time_us), or C(output), what the benchmark of role nccl printed; C(faults), the C(host) and
+        C(message) of each rank that failed; C(transport), what M(dgxspark.cluster.nccl_transport) returned; C(counters);
+        C(readings), the known lines found in their logs; and C(versions).
       - C(tokens) is what M(dgxspark.cluster.serving_canary) returned.
-      - C(wire) has C(counters). They are by host C(before) and C(after), each what M(dgxspark.cluster.roce_counters)
+      - C(wire) has C(counters). For each host they have C(before) and C(after), each what M(dgxspark.cluster.roce_counters)
         returned in C(counters).
     type: dict
     default: {}
@@ -55,7 +54,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Judge what was seen
+- name: Judge the readings
   dgxspark.cluster.fabric_report:
     started: "2026-01-01T00:00:00Z"
   register: outcome
@@ -64,7 +63,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: The report, whose C(verdict) is V(passed), V(failed) or V(incomplete). Its form is fixed by a JSON Schema.
+  description: The report, whose C(verdict) is V(passed), V(failed) or V(incomplete). Its format is defined by a JSON Schema.
   type: dict
   returned: success
 table:

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fabric_schedule
-short_description: Say which host sends which test traffic over the fabric, and when
+short_description: Schedule which host sends which test traffic over the fabric
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the arguments of M(dgxspark.cluster.fabric_probe) for each host. First the probes (ARP, ping), which all hosts
-    run at the same time; and once their answers are there, rounds of RDMA tests.
-  - In a round no host has more than one peer, so that a figure of bandwidth is that of one path alone. Every pair that
-    shares a segment meets once; where all meet all, n hosts need n - 1 rounds, or n where n is odd.
+  - Returns the arguments of M(dgxspark.cluster.fabric_probe) for each host. First the probes (ARP, ping), which all hosts run at
+    the same time; and once their results are available, rounds of RDMA tests.
+  - In a round no host has more than one peer, so that a bandwidth figure is that of a single path. Every pair that shares a segment
+    meets once; if all pairs do, n hosts need n - 1 rounds, or n if n is odd.
   - A path is left out where it cannot be tested. The report gives the reason.
-  - It reads C(dgxspark_plan), and of each host of the play C(__verify_seen), what was seen of it so far - C(facts) (of
+  - It reads C(dgxspark_plan), and for each host of the play its readings so far in C(__verify_seen) - C(facts) (from
     M(dgxspark.cluster.roce_info)) or C(error), and after the probes C(probe) or C(probe_error).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -32,7 +32,7 @@ EXAMPLES = r"""
   register: schedule
   run_once: true
 
-- name: Probe every peer out of every VF
+- name: Probe every peer from every VF
   dgxspark.cluster.fabric_probe:
     arp: "{{ schedule.probes[inventory_hostname].arp }}"
     ping: "{{ schedule.probes[inventory_hostname].ping }}"
@@ -40,11 +40,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 probes:
-  description: By host that was seen, the arguments C(arp) and C(ping).
+  description: The arguments C(arp) and C(ping) of each host that was read.
   type: dict
   returned: success
 rounds:
-  description: The rounds in order, each the argument C(rdma) by host. Empty before the probes' answers are given.
+  description: The rounds in order, each the argument C(rdma) by host. Empty until the probes' results are available.
   type: list
   elements: dict
   returned: success

@@ -10,8 +10,8 @@ short_description: Show the fabric plan, and what would change on the nodes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads C(dgxspark_plan), and of each host of the play what M(dgxspark.cluster.fabric_changes) returned. A host without it was not
-    reached, and the table says so. A question mark stands for what only the node can tell.
+  - Reads C(dgxspark_plan), and for each host of the play what M(dgxspark.cluster.fabric_changes) returned. A host without it was
+    not reached, and is marked so in the table. A question mark stands for what only the node knows.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -27,7 +27,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Lay out the plan
+- name: Format the plan
   dgxspark.cluster.fabric_table:
   register: shown
   run_once: true
@@ -45,11 +45,11 @@ table:
   elements: str
   returned: success
 changes:
-  description: What would change, by host that was read.
+  description: What would change on each host that was read.
   type: dict
   returned: success
 findings:
-  description: What speaks against it, by host that was read.
+  description: The findings about these changes, for each host that was read.
   type: dict
   returned: success
 """

@@ -10,10 +10,10 @@ short_description: Inspect an engine's image
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Runs the image once, in a pod on one node - without a GPU, weights, VFs, a token of the API or a folder of the node - and reads the
+  - Runs the image once, in a pod on one node - without a GPU, weights, VFs, an API token or a folder of the node - and reads the
     engine and its version, the flags of its own parser, packages, the architectures that torch was built for, and which start-up
-    patches it has. The pod is removed again, whatever the outcome.
-  - Returns entries of C(images/) and C(engines/) for the owner's folder, valid by their schemas. Nothing is written.
+    patches it has. The pod is always deleted afterwards.
+  - Returns entries of C(images/) and C(engines/) for the owner's folder, valid against their schemas. Nothing is written.
   - The image's output is limited and validated, and refused if it is not what was asked for.
   - Creates no pod in check mode.
   - Runs on the controller through its action plugin.
@@ -32,7 +32,7 @@ options:
     type: str
     required: true
   folder:
-    description: The owner's folder for which the entries are; it need not be there yet.
+    description: The owner's folder that the entries are for; it need not exist yet.
     type: str
     required: true
   kubernetes:
@@ -49,7 +49,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read an image
+- name: Inspect an image
   dgxspark.cluster.image_inspect:
     image: vllm/vllm-openai:nightly
     host: spark1
@@ -65,7 +65,7 @@ read:
   type: bool
   returned: success
 digest:
-  description: The digest of what ran.
+  description: The digest of the image that ran.
   type: str
   returned: when it was read
 entry:
@@ -73,7 +73,7 @@ entry:
   type: dict
   returned: when it was read
 table:
-  description: The id of the flag table; none where the parser could not be read, for which RV(entry) has the reason in C(unread).
+  description: The id of the flag table, or none if the parser could not be read; the reason is then in C(unread) of RV(entry).
   type: str
   returned: when it was read
 files:

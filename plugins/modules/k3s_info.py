@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_info
-short_description: Read a node's K3s and what K3s needs to know about the node
+short_description: Read a node's K3s installation and what K3s needs to know about the node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -18,11 +18,11 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
 options:
   data_dir:
-    description: K3s's folder.
+    description: K3s's data folder.
     type: path
     default: /var/lib/rancher/k3s
   registries:
-    description: Planned content of C(registries.yaml), as text. Unset, the file is absent.
+    description: Planned content of C(registries.yaml), as text. If unset, no such file is planned.
     type: str
 notes:
   - Needs root (C(become)), for K3s's files.
@@ -42,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 machine:
-  description: What the node shows.
+  description: What was read from the node.
   returned: success
   type: dict
   contains:
@@ -77,20 +77,20 @@ machine:
       type: list
       elements: int
     free_mib:
-      description: The free room in MiB by path.
+      description: Free disk space in MiB, by path.
       returned: success
       type: dict
     gpu:
       description: >-
-        The C(driver), and whether NVIDIA's container C(toolkit) and C(runtime) are there and a C(cdi) specification for
-        this driver; null without a GPU.
+        The C(driver), and whether it has NVIDIA's container C(toolkit) and C(runtime) and a C(cdi) specification for this driver;
+        null without a GPU.
       returned: success
       type: dict
     k3s:
       description: >-
-        The installed C(version) (null without one), its C(role), C(sha256), whether its unit is C(active) and C(enabled),
-        what this collection noted about it (C(ours)), whether C(token) and C(registries) are as wanted, the release whose
-        C(images) were laid down, the C(archives) in its images folder, whether there is C(data), and the digests of C(files).
+        The installed C(version) (null without one), its C(role), C(sha256), whether its unit is C(active) and C(enabled), what this
+        collection recorded about it (C(ours)), whether C(token) and C(registries) are as planned, the release whose C(images) were
+        installed, the C(archives) in its images folder, whether there is C(data), and the digests of C(files).
       returned: success
       type: dict
 """

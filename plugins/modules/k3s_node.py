@@ -28,7 +28,7 @@ options:
     choices: [present, absent]
     default: present
   role:
-    description: What the node is of the cluster. Required with O(state=present).
+    description: The node's role in the cluster. Required with O(state=present).
     type: str
     choices: [server, agent]
   version:
@@ -54,21 +54,21 @@ options:
     description: C(registries.yaml) as text.
     type: str
   token:
-    description: The cluster's token for a node that joins, the servers' or the agents'.
+    description: The cluster's token for a joining node, the servers' or the agents'.
     type: str
   agent_token:
-    description: For a server that joins, the token with which agents do.
+    description: For a joining server, the token that agents join with.
     type: str
   first:
-    description: Whether this is the cluster's first server, which makes the token.
+    description: Whether this is the cluster's first server, which creates the token.
     type: bool
     default: false
   cdi:
-    description: Whether to have C(nvidia-ctk) make the GPU's CDI specification.
+    description: Whether to have C(nvidia-ctk) generate the GPU's CDI specification.
     type: bool
     default: false
   data_dir:
-    description: K3s's folder.
+    description: K3s's data folder.
     type: path
     default: /var/lib/rancher/k3s
   timeout:
@@ -77,7 +77,7 @@ options:
     default: 600
   signs:
     description: >-
-      What lines of K3s's log mean at a start, of C(knowledge/signatures). Each has C(id), C(pattern), C(cause), C(remedy) and
+      What lines in K3s's log mean during a start, from C(knowledge/signatures). Each has C(id), C(pattern), C(cause), C(remedy) and
       C(final).
     type: list
     elements: dict
@@ -89,7 +89,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Take K3s away
+- name: Remove K3s
   dgxspark.cluster.k3s_node:
     state: absent
 """
@@ -130,7 +130,7 @@ def present(module: t.Any) -> list[Change]:
         raise CollectionError(foreign("Nothing was changed."))
     if installed.role not in (None, wanted.role):
         raise CollectionError(
-            f"The node is a K3s {installed.role}, and is planned as {wanted.role}. Nothing was changed. Run with "
+            f"The node is a K3s {installed.role}, but is planned as {wanted.role}. Nothing was changed. Run with "
             "k3s_state=absent for this node first."
         )
     found = install.changes(wanted, installed)

@@ -10,23 +10,24 @@ short_description: Plan K3s for one node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns the node's part in the cluster, its C(config.yaml), which release files it needs and where they come from,
-    whether it differs, and what prevents the change.
+  - Returns the node's role in the cluster, its C(config.yaml), which release files it needs and where they come from, whether the
+    node differs from the plan, and what prevents the change.
   - The pod and service networks are those that the fabric plan avoids (C(dgxspark_fabric.reserved_networks)).
-  - It reads the variables of the role P(dgxspark.cluster.k3s#role) and C(dgxspark_fabric), the inventory's groups, and of each server
-    C(k3s_node_ip) and C(ansible_host).
+  - It reads the variables of the role P(dgxspark.cluster.k3s#role) and C(dgxspark_fabric), the inventory's groups, and for each
+    server C(k3s_node_ip) and C(ansible_host).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   machine:
-    description: What M(dgxspark.cluster.k3s_info) read of the host. Without it the plan ends where a node's facts begin.
+    description: >-
+      What M(dgxspark.cluster.k3s_info) read from the host. Without it, the plan covers only what needs no facts from the node.
     type: dict
   server:
-    description: What it read of the first server, where that is another host.
+    description: What it read from the first server, if that is another host.
     type: dict
   archives:
-    description: What M(ansible.builtin.stat) returned of each of C(k3s_image_archives) on the controller, as C(results).
+    description: What M(ansible.builtin.stat) returned for each of C(k3s_image_archives) on the controller, as C(results).
     type: list
     elements: dict
     default: []
@@ -50,11 +51,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 seen:
-  description: Whether the plan is whole. It is not where something forbids it early, or the node was not read.
+  description: Whether the plan is complete. It is not if it was refused early, or if the node was not read.
   type: bool
   returned: success
 refusals:
-  description: What forbids it, as sentences.
+  description: What prevents the change, as sentences.
   type: list
   elements: str
   returned: when the groups or the node were judged
@@ -64,47 +65,47 @@ notes:
   elements: str
   returned: when the groups or the node were judged
 findings:
-  description: Both, each with C(id), C(severity), C(subject), C(message) and C(remedy).
+  description: RV(refusals) and RV(notes), each with C(id), C(severity), C(subject), C(message) and C(remedy).
   type: list
   elements: dict
   returned: when the groups or the node were judged
 role:
   description: V(server) or V(agent).
   type: str
-  returned: when the groups are sound
+  returned: when the groups are valid
 first:
   description: Whether it is the first server, which the others join.
   type: bool
-  returned: when the groups are sound
+  returned: when the groups are valid
 server:
   description: The first server's name in the inventory.
   type: str
-  returned: when the groups are sound
+  returned: when the groups are valid
 node_ip:
   description: The node's address on the management network.
   type: str
-  returned: when whole
+  returned: when the plan is complete
 url:
-  description: Where the cluster's API is.
+  description: The URL of the cluster's API.
   type: str
-  returned: when whole
+  returned: when the plan is complete
 step:
   description: V(install), V(keep), V(upgrade) or V(refused).
   type: str
-  returned: when whole
+  returned: when the plan is complete
 config:
-  description: C(config.yaml) as data; C(text) is the same as it is written.
+  description: C(config.yaml) as data; C(text) is the file as it is written.
   type: dict
-  returned: when whole
+  returned: when the plan is complete
 fetch:
   description: The release's files that the node lacks, each with C(name), C(from) and whether that is a C(url).
   type: list
   elements: dict
-  returned: when whole
+  returned: when the plan is complete
 differs:
   description: Whether the node differs from the plan.
   type: bool
-  returned: when whole
+  returned: when the plan is complete
 """
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only

@@ -10,8 +10,8 @@ short_description: Decide which nodes change K3s at the same time
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Servers change one by one, first of all; then all agents that are new, at once, since nothing runs there; then the other
-    agents one by one. A node that does not differ has no turn.
+  - Servers change first, one by one; then all new agents at once, since nothing runs on them; then the other agents one by one. A
+    node that matches its plan has no turn.
   - It reads the plans that the play's hosts have registered.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say who changes when
+- name: Decide which nodes change when
   dgxspark.cluster.k3s_turns:
     plans: plan
   register: order

@@ -10,11 +10,10 @@ short_description: Apply objects to the cluster by server-side apply
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Hands the objects to M(kubernetes.core.k8s), all in one step and with one field manager, and shows each one's difference.
-  - In check mode the API server itself says what would change. An object that it cannot judge yet, because this run
-    would create its namespace or kind, is reported as one that would be created.
-  - An object that is being deleted would take the change with it. The module waits up to a minute until it is gone,
-    then applies.
+  - Passes the objects to M(kubernetes.core.k8s), all in one step and with one field manager, and shows the diff of each.
+  - In check mode the API server itself reports what would change. An object that it cannot judge yet, because this run would create
+    its namespace or kind, is reported as one that would be created.
+  - A change to an object that is being deleted would be lost. The module waits up to a minute until it is gone, then applies.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
@@ -33,12 +32,12 @@ options:
     default: []
   wait_for:
     description: >-
-      A condition, such as V(Established) for definitions of kinds, that each object must have within 60 seconds.
+      A condition, such as V(Established) for CustomResourceDefinitions, that each object must meet within 60 seconds.
     type: str
 """
 
 EXAMPLES = r"""
-- name: Put the ranks there
+- name: Create the ranks
   dgxspark.cluster.kube_apply:
     objects: "{{ served.workers + served.head }}"
     after: "{{ served.common }}"
@@ -48,7 +47,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: What was done about each object, as C(kind/name) and V(changed), V(unchanged) or V(would be created).
+  description: What was done about each object, as C(Kind/namespace/name) (no namespace where the kind has none) and V(changed), V(unchanged) or V(would be created).
   type: list
   elements: str
   returned: success

@@ -14,8 +14,8 @@ description:
   - Ranks of two plans do not work together, so a group is kept, started, or replaced as a whole.
   - A group of this plan is also replaced if its containers run different images, or another image than the one pulled
     first.
-  - Says why the planned ranks could not start, before anything is stopped for them - nodes that are not in the cluster, not ready or
-    cordoned, and network attachments that are not there.
+  - Says why the planned ranks could not start, before anything is stopped for them - nodes that are not in the cluster, not ready
+    or cordoned, and network attachments that do not exist.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -31,12 +31,12 @@ options:
     type: bool
     default: false
   to_come:
-    description: Objects that count as being there, in check mode those that this very run would make.
+    description: Objects to treat as existing, in check mode those that this run would create.
     type: list
     elements: dict
     default: []
   judge:
-    description: Whether to look for RV(problems), and at the image that ranks run (RV(ran)).
+    description: Whether to look for RV(problems), and to check which image the ranks run (RV(ran)).
     type: bool
     default: true
 """
@@ -62,29 +62,29 @@ old:
   type: str
   returned: success
 restore:
-  description: The ranks of that plan as they can be put back.
+  description: The ranks of that plan, in a form that can be restored.
   type: list
   elements: dict
   returned: success
 policies:
-  description: NetworkPolicies, Roles and RoleBindings of these ranks, to be put back with them.
+  description: NetworkPolicies, Roles and RoleBindings of these ranks, to be restored with them.
   type: list
   elements: dict
   returned: success
 before:
-  description: What the planned ranks need, to be applied first; the ranks that are there do not notice.
+  description: What the planned ranks need, to be applied first; running ranks are not affected.
   type: list
   elements: dict
   returned: success
 switched:
   description:
-    - What the planned ranks need, too, and what holds for those that are to be replaced until they are gone - NetworkPolicy, Role and
-      RoleBinding. Empty where none are replaced.
+    - What the planned ranks also need, but what must not be applied before the ranks to be replaced are gone, since it applies to
+      those, too - NetworkPolicy, Role and RoleBinding. Empty if no ranks are replaced.
   type: list
   elements: dict
   returned: success
 stale:
-  description: What nobody needs once the new group is ready.
+  description: What is no longer needed once the new group is ready.
   type: list
   elements: dict
   returned: success
@@ -94,7 +94,7 @@ there:
   elements: dict
   returned: success
 ran:
-  description: Which image the ranks that are there run, as RV(dgxspark.cluster.kube_running#module:image); empty without O(judge).
+  description: Which image the existing ranks run, as RV(dgxspark.cluster.kube_running#module:image); empty without O(judge).
   type: dict
   returned: success
 problems:

@@ -10,15 +10,15 @@ short_description: Check that nodes without an engine's image have disk space fo
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Judges the disk on which containerd keeps images by the image's size, as another node lists it, else by what is assumed; by the room
-    that must stay free; and by the share of the disk from which on a kubelet removes images of which nothing runs.
+  - Checks the disk on which containerd keeps images against the image's size, as another node lists it, or else an assumed one;
+    against the space that must stay free; and against the disk usage from which on a kubelet removes unused images.
   - It reads the launch plan (C(k8s_dgx_plan)) and the variables of the role P(dgxspark.cluster.k8s_dgx#role).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   image:
-    description: The image, as ranks ask for it.
+    description: The image, as ranks request it.
     type: str
     required: true
   nodes:
@@ -28,7 +28,7 @@ options:
     required: true
   mounts:
     description: >-
-      The name under which hosts have registered their mounts, of M(ansible.builtin.setup). A host that has none is not judged.
+      The name under which hosts have registered their mounts, from M(ansible.builtin.setup). A host that has none is not checked.
     type: str
 """
 
@@ -48,11 +48,11 @@ lacking:
   elements: str
   returned: success
 need_gib:
-  description: Room that the image takes where it is lacking.
+  description: Disk space in GiB that the image takes on a node that lacks it.
   type: float
   returned: success
 problems:
-  description: What forbids it, in words.
+  description: Why nodes do not have the space, as sentences.
   type: list
   elements: str
   returned: success

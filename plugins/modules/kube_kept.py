@@ -10,7 +10,7 @@ short_description: Save an instance's objects, so that it can be served again
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Returns its objects in the form of M(dgxspark.cluster.kube_serving), so that M(dgxspark.cluster.kube_change) takes it.
+  - Returns the objects in the format of M(dgxspark.cluster.kube_serving), which M(dgxspark.cluster.kube_change) accepts.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

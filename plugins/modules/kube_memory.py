@@ -12,8 +12,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Compares the node's MemAvailable with what the plan requires before weights are loaded, with one GiB of slack, until
     it is free or the timeout expires. Memory of an engine that has ended may take seconds to be freed.
-  - It reads the node by M(dgxspark.cluster.roce_info). It never fails for lack of memory, so that all nodes can be
-    reported at once.
+  - It reads the node with M(dgxspark.cluster.roce_info). It never fails for lack of memory, so that all nodes can be reported at
+    once.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -22,7 +22,7 @@ options:
     description: Memory in GiB that the plan requires. Without it the node is not read.
     type: float
   device_ids:
-    description: Devices that count, as for M(dgxspark.cluster.roce_info).
+    description: PCI C(vendor:device) of the fabric's functions, as for M(dgxspark.cluster.roce_info).
     type: list
     elements: str
     required: true
@@ -33,7 +33,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Wait until the old group's memory is back
+- name: Wait until the old group's memory is free again
   dgxspark.cluster.kube_memory:
     needed_gib: 101
     device_ids: ["15b3:1021"]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kube_models
-short_description: Show all models that a cluster serves, and which profiles would fit beside them
+short_description: Show all models that a cluster serves, and which profiles would fit next to them
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.serving.knowledge
 options:
   cluster:
-    description: The option O(dgxspark.cluster.launch_plan#module:cluster), with what the nodes show now.
+    description: The option O(dgxspark.cluster.launch_plan#module:cluster), with what the nodes report now.
     type: dict
     required: true
   node_names:
@@ -34,7 +34,7 @@ options:
     type: str
     default: spark
   traffic_shape:
-    description: The traffic whose variant of each profile is planned. Empty for the profile's own.
+    description: The traffic shape whose variant of each profile is planned. Empty for the profile itself.
     type: str
     default: ""
   without:
@@ -68,12 +68,12 @@ models:
   type: dict
   returned: success
 table:
-  description: The same as lines for a terminal.
+  description: RV(models) as lines for a terminal.
   type: list
   elements: str
   returned: success
 page:
-  description: The same as an HTML page that needs nothing else.
+  description: RV(models) as a self-contained HTML page.
   type: str
   returned: success
 """

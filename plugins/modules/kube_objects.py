@@ -10,8 +10,8 @@ short_description: List a cluster's objects of several kinds in one step
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Lists what M(kubernetes.core.k8s_info) lists, several kinds in one step, and without a process for each.
-  - A kind that the cluster does not have has no objects. Fails if the API cannot be reached.
+  - Lists objects as M(kubernetes.core.k8s_info) does, but several kinds in one step, and without a process for each.
+  - For a kind that the cluster does not have, it returns no objects. Fails if the API cannot be reached.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.kube
 options:
   kinds:
-    description: What is listed.
+    description: What to list.
     type: list
     elements: dict
     required: true
@@ -33,17 +33,17 @@ options:
         type: str
         required: true
       namespace:
-        description: In place of O(namespace).
+        description: Overrides O(namespace).
         type: str
       label_selectors:
-        description: In place of O(label_selectors).
+        description: Overrides O(label_selectors).
         type: list
         elements: str
   namespace:
-    description: Where they are. Without it, in all namespaces.
+    description: The namespace of the objects. Without it, all namespaces.
     type: str
   label_selectors:
-    description: Labels that they have.
+    description: Labels that the objects must have.
     type: list
     elements: str
     default: []
@@ -65,7 +65,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 found:
-  description: The objects of each of O(kinds), in its order.
+  description: The objects of each of O(kinds), in the same order.
   type: list
   elements: list
   returned: success

@@ -12,8 +12,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the Kubernetes objects of each part of the platform - the runtime class, NVIDIA's device plugin, Multus, the
     SR-IOV device plugin, and one network attachment for each function and VF index in use. Applies nothing.
-  - Versions and digests are those of C(knowledge/platform). The hosts are those of the fabric's plan, C(dgxspark_plan); a single
-    Spark has none.
+  - Versions and digests come from C(knowledge/platform). The hosts are those of the fabric plan, C(dgxspark_plan); a single Spark
+    has no plan.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -21,18 +21,19 @@ extends_documentation_fragment:
 options:
   kubernetes:
     description: >-
-      The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged));
-      C(hosts), the Sparks of this run, which may be fewer than the fabric plan's (all of it); C(parts), a part's state (V(present), V(absent) or
-      V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (all of the plan); C(node_names),
-      Kubernetes' name of a host; C(gpu_shares), instances that may hold one GPU at the same time; C(images), a part's
-      image; C(image_pull); C(data_dir), K3s's, below which its CNI folders are; C(cni_bin_dir) and C(cni_conf_dir), where they are not K3s's;
-      C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab), which the SR-IOV device plugin cannot be asked for.
+      The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged)); C(hosts),
+      the Sparks of this run, which may be fewer than the fabric plan's (by default all of these); C(parts), a part's state
+      (V(present), V(absent) or V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (by
+      default all of the plan); C(node_names), a host's Kubernetes node name; C(gpu_shares), instances that may hold one GPU at the
+      same time; C(images), a part's image; C(image_pull); C(data_dir), K3s's data folder, which contains its CNI folders;
+      C(cni_bin_dir) and C(cni_conf_dir), if they are not K3s's; C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab),
+      which cannot be requested from the SR-IOV device plugin.
     type: dict
     default: {}
   there:
     description: >-
-      What the cluster has: its nodes, the pods of our daemons, and the SR-IOV device plugin's ConfigMap. What this run does not
-      see of a node stays as it is there.
+      What the cluster has: its nodes, the pods of our daemons, and the SR-IOV device plugin's ConfigMap. What this run does not see
+      of a node is left as it is.
     type: list
     elements: dict
     default: []
@@ -43,7 +44,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Write the platform down
+- name: Build the platform's objects
   dgxspark.cluster.kube_platform:
     kubernetes: {vf_indexes: [0]}
   register: platform
@@ -57,17 +58,17 @@ EXAMPLES = r"""
 RETURN = r"""
 parts:
   description: >-
-    By part, in the order in which they are put there, C(state) and C(objects). The first, C(nodes), are labels for the nodes that
+    By part, in the order in which they are applied, C(state) and C(objects). The first, C(nodes), with the state V(labelled), are labels for the nodes that
     lack them.
   type: dict
   returned: success
 present:
-  description: The objects that are to be there, in that order.
+  description: The objects that should exist, in that order.
   type: list
   elements: dict
   returned: success
 absent:
-  description: The parts that are not.
+  description: The parts that should not exist.
   type: list
   elements: str
   returned: success

@@ -13,10 +13,10 @@ description:
   - A node that lists the image, with its digest, needs nothing. On each of the others a pod requests it as the rank
     there would - with the same name, pull policy and secrets - and runs nothing in it. The pods are always deleted
     afterwards.
-  - For each node that cannot get it, gives the cause from its kubelet and the remedy. Transient causes (a registry that
-    does not answer) are waited for until two minutes after the kubelet's last try.
-  - Refuses nodes that have different images of one name, and an image whose digest is not that of the first pull,
-    recorded in the namespace's ConfigMap C(dgxspark-images).
+  - For each node that cannot get it, gives the cause from its kubelet and the remedy. With a transient cause (a registry that does
+    not answer), it waits until two minutes after the kubelet's last attempt.
+  - Refuses nodes that have different images under one name, and an image whose digest is not that of the first pull, recorded in
+    the namespace's ConfigMap C(dgxspark-images).
   - In check mode it says which nodes lack the image, and creates no pod.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
@@ -41,7 +41,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Have the image on every node
+- name: Pull the image on every node
   dgxspark.cluster.kube_pull:
     served: "{{ served }}"
   run_once: true
@@ -50,15 +50,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: The image as ranks ask for it.
+  description: The image as ranks request it.
   type: str
   returned: success
 digest:
-  description: What it stands for on all nodes. None in check mode where no node has it.
+  description: The image's digest, the same on all nodes. None in check mode if no node has the image.
   type: str
   returned: success
 digests:
-  description: The same by host.
+  description: The digest by host.
   type: dict
   returned: success
 lacking:
@@ -72,7 +72,7 @@ pulled:
   elements: str
   returned: success
 record:
-  description: The ConfigMap in which the digests are kept, to be applied.
+  description: The ConfigMap that records the digests, to be applied.
   type: dict
   returned: success
 """

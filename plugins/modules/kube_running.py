@@ -10,9 +10,9 @@ short_description: Find what an instance of a model server runs, on which hosts,
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads the stateful sets, pods and services of one instance, and returns what M(dgxspark.cluster.nccl_transport) takes to
-    read the logs of its ranks, and what M(dgxspark.cluster.serving_canary) takes to ask it.
-  - Fails where the API is not reached and where the instance is not there.
+  - Reads the stateful sets, pods and services of one instance, and returns what M(dgxspark.cluster.nccl_transport) takes to read
+    the logs of its ranks, and what M(dgxspark.cluster.serving_canary) takes to query it.
+  - Fails if the API cannot be reached or the instance does not exist.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -37,7 +37,7 @@ EXAMPLES = r"""
   run_once: true
   delegate_to: localhost
 
-- name: Every rank of it uses RoCE
+- name: Verify that every rank uses RoCE
   dgxspark.cluster.nccl_transport:
     pods: "{{ running.pods }}"
     world_size: "{{ running.ranks }}"
@@ -47,11 +47,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ranks:
-  description: How many ranks it is to have.
+  description: How many ranks it should have.
   type: int
   returned: success
 hosts:
-  description: The hosts of the ranks that have a pod, in their order.
+  description: The hosts of the ranks that have a pod, in rank order.
   type: list
   elements: str
   returned: success
@@ -61,13 +61,13 @@ pods:
   returned: success
 groups:
   description: >-
-    The option O(dgxspark.cluster.serving_canary#module:groups) for it. Empty where its service is not reached from outside of
-    the cluster.
+    The option O(dgxspark.cluster.serving_canary#module:groups) for it. Empty if its service cannot be reached from outside the
+    cluster.
   type: list
   elements: dict
   returned: success
 requests:
-  description: How many requests its plan computes at once, or null where it was started without saying so.
+  description: How many requests its plan processes at once, or null if it was started without stating this.
   type: int
   returned: success
 inside:
@@ -75,7 +75,7 @@ inside:
   returned: success
   type: str
 secret:
-  description: The name of the Secret with the key that the API asks for, or null where it asks for none.
+  description: The name of the Secret with the key that the API requires, or null if it requires none.
   returned: success
   type: str
 unreached:
@@ -84,8 +84,8 @@ unreached:
   returned: success
 image:
   description: >-
-    Which image its ranks run, as their containers tell - C(name), C(digest), C(digests) by host, and C(problems) where they differ or are
-    not what came first.
+    Which image its ranks run, as their containers report it - C(name), C(digest), C(digests) by host, and C(problems) if they
+    differ or are not the image pulled first.
   type: dict
   returned: success
 """

@@ -25,12 +25,12 @@ options:
     required: true
   kubernetes:
     description: >-
-      The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged));
-      C(image), C(image_pull), C(image_pull_secrets); C(node_names), Kubernetes' name of a host; C(runtime_class) and
-      C(gpu_resource), null for none; C(requests) of CPU and memory; C(shm); C(cache_dir) on the nodes;
-      C(hf_token_secret), a Secret with the key C(token); C(api_key_secret), one with the key C(key), which the API then asks
-      for; C(service_type), C(service_port); C(api_ports), those of API servers, which closed ranks with VFs reach; C(peers_timeout_s),
-      C(lost_after_s), C(hang_after_s), C(load_timeout_s); C(max_unavailable) of the disruption budget; C(priority).
+      The owner's choices. C(namespace); C(attachment) (V(vf) or V(host)); C(rdma) (V(device_plugin) or V(privileged)); C(image),
+      C(image_pull), C(image_pull_secrets); C(node_names), a host's Kubernetes node name; C(runtime_class) and C(gpu_resource), null
+      for none; C(requests) of CPU and memory; C(shm); C(cache_dir) on the nodes; C(hf_token_secret), a Secret with the key
+      C(token); C(api_key_secret), one with the key C(key), which the API then requires; C(service_type), C(service_port);
+      C(api_ports), those of API servers, which closed ranks with VFs reach; C(peers_timeout_s), C(lost_after_s), C(hang_after_s),
+      C(load_timeout_s); C(max_unavailable) of the disruption budget; C(priority).
     type: dict
     default: {}
 seealso:
@@ -40,7 +40,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Write the ranks down
+- name: Build the ranks' objects
   dgxspark.cluster.kube_serving:
     plan: "{{ k8s_dgx_plan }}"
   register: served
@@ -53,26 +53,26 @@ EXAMPLES = r"""
 
 RETURN = r"""
 common:
-  description: The objects that are put there first.
+  description: The objects to apply first.
   type: list
   elements: dict
   returned: success
 workers:
-  description: The ranks that come then.
+  description: The ranks to apply next.
   type: list
   elements: dict
   returned: success
 head:
-  description: The first rank, which comes last.
+  description: The first rank, to apply last.
   type: list
   elements: dict
   returned: success
 name:
-  description: What the names of its objects begin with.
+  description: The prefix of its objects' names.
   type: str
   returned: success
 namespace:
-  description: Where it is.
+  description: The instance's namespace.
   type: str
   returned: success
 instance:
@@ -80,11 +80,11 @@ instance:
   type: str
   returned: success
 plan:
-  description: The checksum of all that the ranks are started with.
+  description: The checksum of everything that the ranks are started with.
   type: str
   returned: success
 nodes:
-  description: By host, its node.
+  description: The node of each host.
   type: dict
   returned: success
 bounds:
@@ -92,7 +92,7 @@ bounds:
   type: dict
   returned: success
 needs:
-  description: The memory in GiB that the plan wants free on each node.
+  description: The free memory in GiB that the plan needs on each node.
   type: dict
   returned: success
 """

@@ -33,12 +33,12 @@ options:
     choices: [single, agents, throughput, mixed]
   model_config:
     description:
-      - The model's own C(config.json) on the controller, or the folder that has it and perhaps C(hf_quant_config.json).
-        It gives the facts that O(profile) does not state; where both do, the profile counts, and a difference is told.
+      - The model's own C(config.json) on the controller, or the folder that has it and perhaps C(hf_quant_config.json). It gives
+        the facts that O(profile) does not state; where both do, the profile wins, and a difference is reported.
     type: path
   model_files:
     description: >-
-      The same, as M(dgxspark.cluster.weights_info) read it of a node's weights - C(config.json), C(hf_quant_config.json).
+      The same, as M(dgxspark.cluster.weights_info) read it from a node's weights - C(config.json), C(hf_quant_config.json).
     type: dict
   fail_when_blocked:
     description: Fail if the verdict is V(blocked), with every error and its remedy.
@@ -47,7 +47,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Plan the model, and stop where it would not run
+- name: Plan the model, and stop if it would not run
   dgxspark.cluster.launch_plan:
     profile: "{{ k8s_dgx_model_profile }}"
     cluster:
@@ -68,11 +68,11 @@ plan:
       type: str
       returned: always
     conflict:
-      description: Whether an equal row was stable although a finding blocks, or equal rows came to different ends.
+      description: Whether an equal row was stable although a finding blocks, or equal rows had different outcomes.
       type: bool
       returned: always
     profile:
-      description: The profile's id; beside it C(variant), C(title), C(model), and C(proven), what the profile says of itself.
+      description: The profile's id; next to it C(variant), C(title), C(model), and C(proven), as the profile states it.
       type: str
       returned: always
     engine:
@@ -88,20 +88,20 @@ plan:
       type: dict
       returned: always
     settings:
-      description: What is asked for and added, by canonical names.
+      description: The settings that were requested or added, by canonical name.
       type: dict
       returned: always
     environment:
-      description: The variables that are asked for and say no setting. Those that do are in C(settings).
+      description: The requested variables that do not express a setting. Those that do are in C(settings).
       type: dict
       returned: always
     added:
-      description: What the plan put into C(settings) by itself.
+      description: What the plan added to C(settings) by itself.
       type: dict
       returned: always
     resolved:
       description:
-        - Every setting that the engine runs with, by canonical name, as C(value) and C(by), which says who decides.
+        - Every setting that the engine runs with, by canonical name, as C(value) and C(by), which says who decided it.
         - V(asked) is the profile or the owner, V(added) the plan, V(default) what the engine makes of it, also of a value
           that was asked for. V(unknown) is what only the running engine decides; its C(value) is null.
       type: dict
@@ -112,7 +112,7 @@ plan:
       type: dict
       returned: always
     chat:
-      description: How the model is asked, as the profile says.
+      description: How the model is queried, as the profile states it.
       type: dict
       returned: always
     sampling:
@@ -121,18 +121,18 @@ plan:
       returned: always
     recipe:
       description: >-
-        Of a profile that was made of another tool's recipe, C(file) and C(lines), each with C(text), C(became) and C(why). Else empty.
+        For a profile made from another tool's recipe, C(file) and C(lines), each with C(text), C(became) and C(why). Otherwise empty.
       type: dict
       returned: always
     findings:
       description:
-        - What there is to say, each with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
-        - Beside the ids of rules C(rule) is C(evidence.ROW) where an equal row went wrong, C(image.engine) where the image is
-          known to hold another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not
-          known, C(facts.differ), C(facts.unread) and C(facts.inferred) of its own files, and C(arguments.…),
-          C(platform.…), C(speculation.…), C(hosts.idle), C(recipe.refused) and C(nccl.unseen).
+        - Findings, each with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
+        - C(rule) is the id of a rule, or C(evidence.ROW) where an equal row went wrong, C(image.engine) where the image is known to
+          contain another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not known,
+          C(facts.differ), C(facts.unread) and C(facts.inferred) for its own files, or C(arguments.…), C(platform.…),
+          C(speculation.…), C(hosts.idle), C(recipe.refused) or C(nccl.unseen).
         - C(engine.changed) says what was dropped because a profile, a variant or O(overrides) names another engine than the one below.
-        - Where a rule hangs on an unknown setting, it is one severity milder, and the remedy names the setting to write down.
+        - If a rule depends on an unknown setting, its severity is one level lower, and the remedy names the setting to specify.
       type: list
       elements: dict
       returned: always
@@ -148,11 +148,11 @@ plan:
           type: str
           returned: always
         verdict:
-          description: What it came to, V(stable), V(crash) or V(garbage).
+          description: The row's outcome, V(stable), V(crash) or V(garbage).
           type: str
           returned: always
         equal:
-          description: Whether it is evidence for this very plan.
+          description: Whether it is evidence for exactly this plan.
           type: bool
           returned: always
         differs:
@@ -160,16 +160,16 @@ plan:
           type: dict
           returned: always
         assumed:
-          description: What the row leaves open and the plan states, so that the version's default counts for the row.
+          description: What the row leaves open and the plan states, so that the version's default is assumed for the row.
           type: dict
           returned: always
         blemishes:
-          description: What speaks against the row's figures - requests that failed, and a note that says so.
+          description: What casts doubt on the row's figures - requests that failed, and a note that says so.
           type: list
           elements: str
           returned: always
         note:
-          description: What the row's source says beside its figures.
+          description: What the row's source says besides its figures.
           type: str
           returned: always
         source:
@@ -224,8 +224,8 @@ plan:
       returned: always
 table:
   description: >-
-    The plan as a person reads it: the verdict and what qualifies it, memory as a bar, findings with their remedy, measured rows with
-    what differs, the settings that run by who says them, start-up patches, and what each rank is started with.
+    The plan as lines for a terminal: the verdict and what qualifies it, memory as a bar, findings with their remedy, measured rows
+    with what differs, the effective settings by who decided them, start-up patches, and what each rank is started with.
   type: list
   elements: str
   returned: always

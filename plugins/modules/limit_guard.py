@@ -24,7 +24,7 @@ options:
     elements: str
     default: [dgx]
   also:
-    description: Groups on which it works too, where the inventory has them.
+    description: Groups that it also works on, if the inventory has them.
     type: list
     elements: str
     default: []
@@ -34,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Refuse a limit that misleads
+- name: Refuse a misleading limit
   dgxspark.cluster.limit_guard:
   run_once: true
 """

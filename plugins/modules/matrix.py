@@ -16,7 +16,7 @@ description:
     the options of the run that this task is in. A failed case does not stop the others; a lost node does.
   - Every case ends with a line of the journal. A killed run resumes where it was; Ctrl-C stops it after the current
     case.
-  - In check mode it plans and shows the cases only.
+  - In check mode it only plans and shows the cases.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
 attributes:
@@ -36,7 +36,7 @@ options:
     type: path
     required: true
   rows_to:
-    description: The owner's folder of knowledge that the measured rows go to.
+    description: The owner's knowledge folder that the measured rows are written to.
     type: path
     required: true
   cluster:
@@ -48,17 +48,17 @@ options:
     type: dict
     default: {}
   hours:
-    description: No case is started that would probably end later. By default there is no limit.
+    description: A time limit. No case is started that would probably exceed it. By default there is no limit.
     type: float
   accept_changed:
     description: Continue although the matrix has changed since the journal was started.
     type: bool
     default: false
   share:
-    description: A file for the rows without names of hosts and addresses.
+    description: A file for the rows without host names and addresses.
     type: path
   names:
-    description: Names and addresses that O(share) must not hold.
+    description: Names and addresses that O(share) must not contain.
     type: list
     elements: str
     default: []
@@ -68,7 +68,7 @@ options:
     elements: dict
     default: []
   image:
-    description: The image that runs where it is not the plan's.
+    description: The image that runs, if it is not the plan's.
     type: str
     default: ""
   knowledge_dirs:

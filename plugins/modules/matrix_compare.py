@@ -10,17 +10,18 @@ short_description: Compare two logs of a matrix
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Says what got slower or faster beyond the noise of the repeats, and which cases no longer pass, or do so now.
-  - A difference counts beyond what the repeats of both sides, and the three per cent by which runs are known to differ, leave to
-    chance in one of a hundred figures. Without repeats that is about 20 per cent, with three on either side about 8. Cases
-    and their workloads are matched by their names.
+  - Says what got slower or faster beyond the noise of the repeats, and which cases no longer pass, or pass now.
+  - A difference counts if chance alone would cause it in fewer than one figure in a hundred, given the spread of the repeats on
+    both sides and the three per cent by which runs are known to differ. Without repeats that is about 20 per cent, with three on
+    either side about 8. Cases and their workloads are matched by their names.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
 options:
   before:
     description: >-
-      The folder of a matrix, or its journal, from where C(ansible-playbook) was started, or the id of a shipped matrix (a seed's table).
+      The folder of a matrix, or its journal, relative to where C(ansible-playbook) was started, or the id of a shipped matrix (a
+      seed's table).
     type: str
     required: true
   after:
@@ -32,7 +33,7 @@ requirements:
 """
 
 EXAMPLES = r"""
-- name: Say what a new driver changed
+- name: Show what a new driver changed
   dgxspark.cluster.matrix_compare:
     before: matrix/driver-580
     after: matrix/driver-595
@@ -41,20 +42,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 about:
-  description: What differs of engine and platform, before and after.
+  description: What differs in engine and platform, before and after.
   type: dict
   returned: success
 rows:
   description: >-
-    By C(case), C(workload), C(n) and C(sum) the C(change), the C(noise) of the repeats, the C(limit) beyond which a change counts, and
-    the C(verdict), V(same), V(slower) or V(faster).
+    For each C(case), C(workload), C(n) and C(sum) the C(change), the C(noise) of the repeats, the C(limit) beyond which a change
+    counts, and the C(verdict), V(same), V(slower) or V(faster).
   type: list
   elements: dict
   returned: success
 broken:
   description: >-
-    Cases that no longer pass or are not there any more, and levels (with their C(workload) and C(n)) at which requests fail, or are garbage, or that are
-    missing, and were better before; RV(mended) has the cases that pass now.
+    Cases that no longer pass or no longer exist, and levels (with their C(workload) and C(n)) that are missing, or at which
+    requests fail or return garbage, and that were better before; RV(mended) has the cases that pass now.
   type: list
   elements: dict
   returned: success
@@ -64,7 +65,7 @@ mended:
   elements: dict
   returned: success
 only:
-  description: Cases of C(before) or C(after) alone.
+  description: Cases that only C(before) or only C(after) has.
   type: dict
   returned: success
 table:

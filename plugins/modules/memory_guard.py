@@ -50,7 +50,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Take the memory guard away
+- name: Remove the memory guard
   dgxspark.cluster.memory_guard:
     state: absent
 """

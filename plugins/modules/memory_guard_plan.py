@@ -55,12 +55,12 @@ files:
   elements: dict
   returned: success
 enable:
-  description: Units to be enabled.
+  description: Units to enable.
   type: list
   elements: str
   returned: success
 restart:
-  description: Units to be started again after a change.
+  description: Units to restart after a change.
   type: list
   elements: str
   returned: success

@@ -28,10 +28,10 @@ options:
     type: int
     required: true
   gid_index:
-    description: The GID index that NCCL is pinned to, where it is.
+    description: The GID index that NCCL is pinned to, if any.
     type: int
   floor_mib:
-    description: The floor of available memory. By default where the class's memory guard acts.
+    description: The floor of available memory. By default the value at which the class's memory guard acts.
     type: int
   report:
     description: The JSON report of the last C(verify), on the controller.
@@ -57,17 +57,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 files:
-  description: Files, each with C(path), C(content) and C(mode); this and the others as M(dgxspark.cluster.unit_files) takes them.
+  description: >-
+    Files, each with C(path), C(content) and C(mode); this and the others in the form that M(dgxspark.cluster.unit_files) takes.
   type: list
   elements: dict
   returned: success
 enable:
-  description: Units to be enabled.
+  description: Units to enable.
   type: list
   elements: str
   returned: success
 restart:
-  description: Units to be started again after a change.
+  description: Units to restart after a change.
   type: list
   elements: str
   returned: success
@@ -77,7 +78,7 @@ output:
   elements: str
   returned: success
 needs:
-  description: By folder that the node must have, what to do where it has not.
+  description: For each folder that the node must have, what to do if it does not.
   type: dict
   returned: success
 """

@@ -10,8 +10,9 @@ short_description: Generate a profile from a model's own files
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads a model's configuration and its list of tensors, no weight, and makes a whole profile of them - facts, precision by
-    kind, size, parsers, engine, spread, context - with a first plan for the cluster. It runs on the controller and writes nothing.
+  - Reads a model's configuration and its list of tensors, but no weights, and generates a complete profile from them - facts,
+    precision by kind, size, parsers, engine, spread, context - with a first plan for the cluster. It runs on the controller and
+    writes nothing.
   - What you have to decide is marked C(# decide:) in the text and listed in RV(decide).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -20,7 +21,7 @@ extends_documentation_fragment:
 options:
   model:
     description: >-
-      A folder on the controller (the model's own, or one of the hub's cache), else the model as the hub names it, C(org/name).
+      A folder on the controller (the model's own, or one in the hub's cache), or else the model's name on the hub, C(org/name).
     type: str
     required: true
   files:
@@ -29,29 +30,30 @@ options:
       C(model.safetensors.index.json). Nothing else is then read.
     type: dict
   revision:
-    description: A commit, a branch or a tag of the model on the hub; with O(files) the commit that they are of.
+    description: A commit, a branch or a tag of the model on the hub; with O(files) the commit that they are from.
     type: str
   hub_endpoint:
     description: The hub, or a mirror of it.
     type: str
     default: https://huggingface.co
   hub_token_file:
-    description: A file on the controller with the hub's token, of mode 0600. The token goes to O(hub_endpoint) alone, over https.
+    description: >-
+      A file on the controller with the hub's token, with mode 0600. The token is sent only to O(hub_endpoint), over https.
     type: path
   profile_id:
-    description: The profile's id. Without it, the model's name in small letters, after C(own-) where a shipped profile has that id.
+    description: >-
+      The profile's id. By default the model's name in lower case, prefixed with C(own-) if a shipped profile has that id.
     type: str
   profile_model:
-    description: The name that the hub has the model by, where O(model) is a folder that does not say.
+    description: The model's name on the hub, if O(model) is a folder that does not state it.
     type: str
   engine:
     description: >-
-      The engine. Without it, that of the best-proven profile of the same architecture, else the newest vLLM that has a table of
-      flags.
+      The engine. Without it, that of the best-proven profile of the same architecture, else the newest vLLM that has a flag table.
     type: str
     choices: [sglang, vllm]
   nodes:
-    description: On how many Sparks. Without it, the fewest that hold the model and a cache.
+    description: The number of Sparks. By default the fewest that hold the model and a cache.
     type: int
   cluster:
     description: What the plan is for, as in M(dgxspark.cluster.launch_plan).
@@ -59,7 +61,7 @@ options:
     default: {}
   path:
     description: >-
-      Where the text will be written. A file there that somebody edited, or made by hand, is refused unless O(overwrite).
+      Where the text will be written. An existing file that was edited or written by hand is refused unless O(overwrite) is set.
     type: path
   overwrite:
     description: Overwrite an edited file at O(path).
@@ -72,7 +74,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make a profile of a model on the hub
+- name: Generate a profile of a model on the hub
   dgxspark.cluster.model_profile:
     model: openai/gpt-oss-120b
     cluster: {hosts: "{{ groups['dgx'] }}"}
@@ -87,11 +89,11 @@ profile:
   type: dict
   returned: success
 text:
-  description: The same as a file, with what is to be decided, under a seal that tells an edited file from one that nobody touched.
+  description: The profile as a file's text, with what is to be decided, and a seal that tells an edited file from an untouched one.
   type: str
   returned: success
 decide:
-  description: What a person decides, each with the C(key) that it is about and C(text).
+  description: What you have to decide, each with the C(key) that it is about and C(text).
   type: list
   elements: dict
   returned: success

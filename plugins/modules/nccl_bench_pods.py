@@ -6,15 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_bench_pods
-short_description: Run the NCCL benchmark once, as pods beside whatever is served
+short_description: Run the NCCL benchmark once, as pods next to any served model
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Makes a pod for each host, pinned to its node, with a GPU and with the VFs that no served model takes, waits until all have
-    ended, or one has failed, for which the others would wait in vain, and reads what they said.
-  - The pods and what they need are always deleted afterwards, and those of a run that was killed before it begins. The namespace
-    stays.
-  - Fails where no pod could be made. Where no pod ran, because it cannot be scheduled or its image is missing, that is the fault of each host.
+  - Creates a pod for each host, pinned to its node, with a GPU and with the VFs that no served model takes, waits until all have
+    ended, or one has failed (the others would wait for it in vain), and reads their output.
+  - The pods and what they need are always deleted afterwards; those of a killed earlier run are deleted first. The namespace stays.
+  - Fails if no pod could be created. If no pod ran, because it cannot be scheduled or its image is missing, that is the C(fault) of
+    each host.
   - Creates no pod in check mode.
   - The hosts' VFs are those of the fabric's plan, C(dgxspark_plan).
   - Runs on the controller through its action plugin. The role P(dgxspark.cluster.nccl#role) calls it with C(nccl_bench_in=pods).
@@ -29,8 +29,8 @@ options:
     required: true
   job:
     description: >-
-      C(image), which has PyTorch; C(program), its text; C(arguments); C(environment) for all ranks; C(port) on which rank 0
-      is met; C(timeout_s); C(vf_index), null for the first VF that is not for serving.
+      C(image), which has PyTorch; C(program), its text; C(arguments); C(environment) for all ranks; C(port) on which rank 0 is
+      reached; C(timeout_s); C(vf_index), null for the first VF that is not for serving.
     type: dict
     required: true
   kubernetes:

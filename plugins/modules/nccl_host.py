@@ -24,36 +24,37 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.system_root
 options:
   state:
-    description: Whether the node has these settings, or what it had before.
+    description: Whether the node has these settings, or those that it had before.
     type: str
     choices: [present, absent]
     default: present
   environment:
     description:
-      - Variables by name, such as P(dgxspark.cluster.nccl_env#filter) makes them. None may be empty.
-      - All stand in C(/etc/dgxspark/nccl.env), which a shell, C(EnvironmentFile=) of systemd and C(--env-file) of Docker
-        read. Those of NCCL stand in C(/etc/nccl.conf), too, which NCCL reads by itself; a process's own environment
-        wins over it.
+      - Variables by name, as P(dgxspark.cluster.nccl_env#filter) returns them. None may be empty.
+      - All are written to C(/etc/dgxspark/nccl.env), which a shell, C(EnvironmentFile=) of systemd and C(--env-file) of Docker
+        read. Those of NCCL are also written to C(/etc/nccl.conf), which NCCL reads by itself; a process's own environment wins over
+        it.
     type: dict
     default: {}
   memlock:
     description:
       - Memory that a process may lock, in KiB, or V(unlimited). NCCL's buffers are locked when they are registered with the HCA.
-      - For logins by C(/etc/security/limits.d), for services and the containers that they start by C(DefaultLimitMEMLOCK).
+      - Set for logins in C(/etc/security/limits.d), and for services and the containers that they start with
+        C(DefaultLimitMEMLOCK).
       - Left alone where this is not set.
     type: str
   stack:
     description:
       - The stack of a thread in KiB, 8192 or more, as the soft limit of logins. Left alone where this is not set.
-      - There is no V(unlimited), since glibc then gives threads 2 MiB, with which NCCL is known to crash.
+      - V(unlimited) is not accepted, since glibc then gives threads 2 MiB, with which NCCL is known to crash.
     type: int
   domains:
-    description: Whose logins the limits are for, as in limits.conf(5). V(*) does not mean root.
+    description: Whose logins the limits are for, as in limits.conf(5). V(*) does not include root.
     type: list
     elements: str
     default: ["*", root]
   sysctls:
-    description: Sysctls by name. They are set at once, too.
+    description: Sysctls by name. They are also set immediately.
     type: dict
     default: {}
 notes:
@@ -64,13 +65,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let processes of this node find the fabric
+- name: Configure NCCL for processes of this node
   dgxspark.cluster.nccl_host:
     environment: "{{ (dgxspark_plan.hosts | dgxspark.cluster.nccl_env(options={'attachment': 'host'}))[inventory_hostname] }}"
     memlock: unlimited
     stack: 65536
 
-- name: Take it all back
+- name: Restore the previous settings
   dgxspark.cluster.nccl_host:
     state: absent
 """
@@ -89,10 +90,10 @@ changes:
       description: V(file), V(mode) or V(sysctl).
       type: str
     before:
-      description: As it was. Null where there was no file.
+      description: The previous value. Null if there was no file.
       type: raw
     after:
-      description: As it is now. Null where there is no file.
+      description: The new value. Null if there is no file.
       type: raw
 restart:
   description: Whether limits have changed, so that services have to be restarted and users have to log in again.

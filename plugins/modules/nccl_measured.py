@@ -10,8 +10,8 @@ short_description: Return the outcome of the NCCL benchmark
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Takes what the role P(dgxspark.cluster.nccl#role) registered of each host, reads the logs of all ranks, and returns the evidence
-    for the step C(nccl) of M(dgxspark.cluster.fabric_report), or the reason why nothing was measured. Never fails for a
+  - Takes what the role P(dgxspark.cluster.nccl#role) registered for each host, reads the logs of all ranks, and returns the
+    evidence for the step C(nccl) of M(dgxspark.cluster.fabric_report), or the reason why nothing was measured. Never fails for a
     benchmark that failed.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
@@ -24,7 +24,7 @@ options:
     elements: str
     required: true
   ended:
-    description: Whether the ranks were run. Otherwise only O(ignore:reason) is returned, and where every host can take part nothing.
+    description: Whether the ranks were run. Otherwise only O(ignore:reason) is returned, or nothing if every host can take part.
     type: bool
     default: false
   pods:
@@ -43,7 +43,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Say what the pods have measured
+- name: Return what the pods measured
   dgxspark.cluster.nccl_measured:
     hosts: "{{ ansible_play_hosts }}"
     ended: true
@@ -54,9 +54,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reason:
-  description: Why nothing was measured. Then nothing else is returned but O(ignore:counters).
+  description: Why nothing was measured. In that case only O(ignore:counters) is returned with it.
   type: str
-  returned: where that is so
+  returned: when nothing could be measured
 hosts:
   description: The hosts, in the order of the ranks.
   type: list
@@ -71,21 +71,21 @@ transport:
   type: dict
   returned: where the ranks were run
 faults:
-  description: C(host) and C(message) of each rank that did not end well.
+  description: C(host) and C(message) of each rank that failed.
   type: list
   elements: dict
   returned: where the ranks were run
 readings:
-  description: What known lines are in each log.
+  description: The known lines found in each log.
   type: list
   elements: dict
   returned: where the ranks were run
 versions:
-  description: Of NCCL and PyTorch, as rank 0 said them.
+  description: The versions of NCCL and PyTorch, as rank 0 reported them.
   type: dict
   returned: where the ranks were run
 counters:
-  description: By host, what M(dgxspark.cluster.roce_counters) read C(before) and C(after).
+  description: By host, what M(dgxspark.cluster.roce_counters) read C(before) and C(after) the run.
   type: dict
   returned: with O(ended=true)
 """

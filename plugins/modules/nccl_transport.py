@@ -12,14 +12,14 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads the logs of all ranks (NCCL 2.20 to 2.30, C(NCCL_DEBUG=INFO)) and says whether every channel of every
     communicator between nodes uses RDMA, which HCA and GID it uses, and if not, why.
-  - V(ib) requires complete evidence. Every rank of the job, every channel, both ends of each, and no sign of failure. A
+  - V(ib) requires complete evidence, which is every rank of the job, every channel, both ends of each, and no sign of failure. A
     missing rank or channel makes it V(unknown).
   - The task fails if the verdict is not the one in O(expect), with the cause and its remedy.
-  - A log to which a later run was appended is no proof. A process without a communicator, where others have one, and a
-    chosen network that no channel uses make it V(unknown), too; several runs in the logs are said.
-  - Logs of any size are read in constant memory, long lines in time that grows with their length. Launcher prefixes,
-    timestamps, colours, Windows line ends, interleaved ranks and gzip are taken, and what runtimes and collectors wrap around
-    a line (CRI with its partial lines, Docker's json-file, records of JSON).
+  - A log to which a later run was appended is no proof. A process without a communicator, where others have one, and a chosen
+    network that no channel uses make it V(unknown), too; several runs in the logs are reported.
+  - Logs of any size are read in constant memory, long lines in time that grows with their length. Launcher prefixes, timestamps,
+    colours, Windows line ends, interleaved ranks and gzip are accepted, and so is what runtimes and collectors wrap around a line
+    (CRI with its partial lines, Docker's json-file, JSON records).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -34,8 +34,8 @@ options:
     default: []
   pods:
     description:
-      - Pods whose logs are read through the API, with M(kubernetes.core.k8s_info) and
-        M(kubernetes.core.k8s_log) on the task's host. Delegate the task to where the API is reached.
+      - Pods whose logs are read through the API, with M(kubernetes.core.k8s_info) and M(kubernetes.core.k8s_log) on the task's
+        host. Delegate the task to a host that can reach the API.
     type: dict
     suboptions:
       label_selectors:
@@ -51,7 +51,7 @@ options:
         description: The container, where a pod has several.
         type: str
       previous:
-        description: Read the logs of the containers that ended before.
+        description: Read the logs of the previous containers.
         type: bool
         default: false
       connection:
@@ -64,16 +64,16 @@ options:
     elements: dict
     default: []
   world_size:
-    description: How many ranks the job has. Without it, the largest communicator of the logs has to hold every rank seen.
+    description: How many ranks the job has. Without it, the largest communicator in the logs has to contain every rank seen.
     type: int
   nodes:
-    description: On how many machines they are.
+    description: How many machines they run on.
     type: int
   ranks_per_node:
     description: How many ranks are on each machine.
     type: int
   expect:
-    description: The verdict without which the task fails. V(any) never fails for a verdict.
+    description: The expected verdict. The task fails if it is another one. V(any) accepts every verdict.
     type: str
     choices: [ib, socket, p2p, any]
     default: ib
@@ -106,7 +106,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Every rank of the model uses RoCE
+- name: Verify that every rank of the model uses RoCE
   dgxspark.cluster.nccl_transport:
     pods:
       namespace: models
@@ -182,8 +182,8 @@ ranks:
   returned: when logs could be read
 links:
   description:
-    - What connects two ranks, as each side says it. C(rank), C(peer), C(direction), C(channels), C(transport), C(ports)
-      (HCA, port, link layer, GID, RoCE version, active MTU), C(gpudirect), C(pxn_rank).
+    - What connects two ranks, as each side reports it. C(rank), C(peer), C(direction), C(channels), C(transport), C(ports) (HCA,
+      port, link layer, GID, RoCE version, active MTU), C(gpudirect), C(pxn_rank).
   type: list
   elements: dict
   returned: when logs could be read
@@ -193,11 +193,10 @@ log:
   returned: with O(return_log)
 readings:
   description: >-
-    What known lines are in each log, as M(dgxspark.cluster.fabric_report) takes it. Each has C(name), C(lines) and
-    C(hits).
+    The known lines found in each log, as M(dgxspark.cluster.fabric_report) takes it. Each has C(name), C(lines) and C(hits).
   type: list
   elements: dict
-  returned: with O(return_readings), also where nothing of NCCL is in the logs
+  returned: with O(return_readings), also if the logs contain nothing from NCCL
 """
 
 from ansible.module_utils.basic import AnsibleModule

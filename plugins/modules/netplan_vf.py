@@ -10,23 +10,23 @@ short_description: Write the fabric's netplan file, with rollback if a node is c
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Writes one netplan file and runs C(netplan apply), with a timer on the node that restores the old files. Only a new
-    connection from the controller once netplan is done stops that timer. A change that cuts the node off, a killed
-    controller and a reboot in the middle all end with the old configuration.
-  - Before anything is written, the file is combined with the node's other netplan files in a scratch folder, where
-    C(netplan generate) must accept it, and every stanza of every file is resolved to the devices that it means. Two
-    stanzas for one device are refused, which netplan itself lets pass.
-  - Interfaces in O(devices) that lack an address or have another MTU are given them again, though every file is right.
-    Where another file of systemd-networkd wins over netplan's, or an interface was renamed, the failure names it.
-  - An unconfirmed change of another run is seen to its end first, and a warning names that run.
+  - Writes one netplan file and runs C(netplan apply), with a timer on the node that restores the old files. Only a new connection
+    from the controller, after netplan has finished, stops that timer. A change that cuts the node off, a killed controller and a
+    reboot in the middle all end with the old configuration.
+  - Before anything is written, the file is combined with the node's other netplan files in a scratch folder, where C(netplan
+    generate) must accept it, and every stanza of every file is resolved to the devices that it matches. Two stanzas for one device
+    are refused, although netplan itself accepts them.
+  - Interfaces in O(devices) that lack an address or have another MTU are configured again, even if every file is as planned. If
+    another systemd-networkd file overrides netplan's, or an interface was renamed, the failure names it.
+  - If a change of another run is unconfirmed, the module first waits for it to end, and a warning names that run.
   - An action plugin of the same name runs this module twice when something changes (once when not).
 notes:
-  - The renderer is the node's own choice; with NetworkManager the text in O(content) has to say so in each stanza, as
+  - The renderer is that of the node; with NetworkManager, the text in O(content) has to set it in each stanza, as
     M(dgxspark.cluster.fabric_changes) does.
-  - netplan matches C(macaddress) with a device's permanent MAC. A VF has the MAC that its PF was given for it as its
-    permanent one once its driver is bound again, which M(dgxspark.cluster.sriov_vf) does.
+  - netplan matches C(macaddress) with a device's permanent MAC. The MAC that was set for a VF through its PF becomes its permanent
+    one only once its driver is bound again, which M(dgxspark.cluster.sriov_vf) does.
 requirements:
-  - netplan, systemd and the system's Python with PyYAML on the node, which come together there.
+  - netplan, systemd and the system's Python with PyYAML on the node, which are installed together there.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -38,7 +38,7 @@ options:
     type: path
     default: /etc/netplan/90-dgxspark-fabric.yaml
   content:
-    description: Its text, as M(dgxspark.cluster.fabric_changes) makes it. Required with O(state=present).
+    description: Its text, as M(dgxspark.cluster.fabric_changes) returns it. Required with O(state=present).
     type: str
   state:
     description:
@@ -48,7 +48,7 @@ options:
     choices: [present, absent]
     default: present
   devices:
-    description: The interfaces that the file configures, also those that are not there yet.
+    description: The interfaces that the file configures, including those that do not exist yet.
     type: list
     elements: dict
     default: []
@@ -70,13 +70,13 @@ options:
   foreign_stanzas:
     description:
       - What to do with stanzas of other netplan files for interfaces that the file configures.
-      - V(absorb) takes them out; the files as they were are kept below C(/var/lib/dgxspark/netplan/absorbed). A stanza
-        that configures other interfaces too is refused all the same.
+      - V(absorb) removes them from those files; the original files are kept below C(/var/lib/dgxspark/netplan/absorbed). A stanza
+        that also configures other interfaces is still refused.
     type: str
     choices: [refuse, absorb]
     default: refuse
   rollback_timeout:
-    description: Seconds after which an unconfirmed change is rolled back. netplan itself takes some of them.
+    description: Seconds after which an unconfirmed change is rolled back. This includes the time that netplan itself takes.
     type: int
     default: 60
   phase:
@@ -89,12 +89,12 @@ options:
     type: str
     default: manual
   by:
-    description: The run that asks, as another run at work on the node is told. The action plugin sets it; leave it out.
+    description: This run, as it is named to other runs on the node. The action plugin sets it; leave it out.
     type: str
 """
 
 EXAMPLES = r"""
-- name: Make the file of the plan
+- name: Generate the planned file
   dgxspark.cluster.fabric_changes:
     parts: [netplan]
   register: difference
@@ -105,7 +105,7 @@ EXAMPLES = r"""
     devices: "{{ difference.netplan.devices }}"
     foreign_stanzas: absorb
 
-- name: Take them away again and give other files back as they were
+- name: Remove them, and restore the other files
   dgxspark.cluster.netplan_vf:
     state: absent
 """
@@ -121,26 +121,27 @@ changes:
       description: File or interface.
       type: str
     what:
-      description: What of it.
+      description: What differed about it.
       type: str
     before:
-      description: As it was.
+      description: The previous value.
       type: raw
     after:
-      description: As it is now.
+      description: The new value.
       type: raw
 transaction:
   description: The change that is pending or confirmed.
   type: str
   returned: when something changed
 outcome:
-  description: How far the change has come. After the action plugin it is V(unchanged), V(confirmed),
-      V(removed) where only leftovers of an interrupted run went, or a failure.
+  description: >-
+    The state of the change. From the action plugin it is V(unchanged), V(confirmed), V(removed) if only leftovers of an interrupted
+    run were removed, or a failure.
   type: str
   returned: success
   sample: confirmed
 message:
-  description: What is to be said of a change that is over. Null when there is nothing to say.
+  description: More about a change that has ended. Null if there is nothing to report.
   type: str
   returned: success
 """

@@ -10,8 +10,9 @@ short_description: Read a node's health apart from its fabric
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads versions, memory, the GPU's clock and power, heat and PCIe links, and looks for known lines in the journal, in one step. It changes nothing.
-  - The journal is searched on the node. Only the lines that matched come back, secrets in them masked.
+  - Reads versions, memory, the GPU's clock and power, temperature and PCIe links, and looks for known lines in the journal, in one
+    step. It changes nothing.
+  - The journal is searched on the node. Only the lines that matched are returned, with secrets masked.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -19,8 +20,8 @@ extends_documentation_fragment:
 options:
   signatures:
     description:
-      - What to look for in the journal. By the name of a signature (of the knowledge base's kind C(signatures)), a Python
-        regular expression that is searched in each line.
+      - What to look for in the journal, by the name of a signature (of the knowledge base's kind C(signatures)). Each is a Python
+        regular expression that is searched for in each line.
     type: dict
     default: {}
   device_ids:
@@ -34,14 +35,14 @@ options:
     elements: str
     default: []
   units:
-    description: Systemd units whose journal is read beside the kernel's.
+    description: Systemd units whose journal is read in addition to the kernel's.
     type: list
     elements: str
     default: []
   since:
     description:
-      - How far back to look, in journalctl's words, such as V(2 hours ago).
-      - By default to the beginning of this boot, and in the kernel's journal of the boot before it.
+      - How far back to look, in journalctl's syntax, such as V(2 hours ago).
+      - By default to the beginning of this boot, and in the kernel's journal also into the boot before it.
     type: str
   max_lines:
     description: How many lines of each journal are read, the newest.
@@ -100,7 +101,7 @@ health:
       type: list
       elements: dict
     gpu_error:
-      description: Why C(nvidia-smi) told of no GPU.
+      description: Why C(nvidia-smi) reported no GPU.
       returned: success
       type: str
     hottest_c:

@@ -10,8 +10,8 @@ short_description: Read what else is on a node that a fabric must not disturb
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Reads the IPv4 networks in use (routes, Docker's and K3s's configuration), who LLDP says is at the other end of interfaces, and
-    which other stacks are there with the ports and the memory that they hold, in one step. It changes nothing.
+  - Reads the IPv4 networks in use (routes, Docker's and K3s's configuration), the LLDP neighbours of interfaces, and which other
+    stacks are present, with the ports and the memory that they hold, in one step. It changes nothing.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -26,9 +26,9 @@ options:
     default: []
   stacks:
     description:
-      - How other stacks are known, by name. Each has lists of C(units), of C(files) (paths), and of regular expressions that are
-        searched in the name and image of a container (C(containers)), in a process's cgroup (C(cgroups)) or in its command line
-        (C(commands)).
+      - How other stacks are recognized, by name. Each has lists of C(units), of C(files) (paths), and of regular expressions that
+        are searched for in the name and image of a container (C(containers)), in a process's cgroup (C(cgroups)) or in its command
+        line (C(commands)).
     type: dict
     default: {}
 requirements:

@@ -11,8 +11,8 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Reads what each RDMA port has sent and received, and lost, since its driver was loaded. It changes nothing.
-  - A reading before and one after a request prove whether the request took the fabric. On a ConnectX the data counters
-    count RDMA alone; TCP does not move them.
+  - A reading before and one after a request prove whether the request went over the fabric. On a ConnectX the data counters count
+    RDMA alone; TCP does not move them.
   - In RDMA's shared mode the devices of VFs in pods are seen on the host, too.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

@@ -12,10 +12,9 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - For each planned VF, looks for the VF's own IPv4 address in the GID table of its RDMA device, as RoCE v2 and for the
     VF's own netdev, and returns the entry's index. The index differs by node and drifts, so it is never assumed.
-  - Fails when a VF has no such entry, and names the cause. No IPv4 address, link down, only link-local entries, another
-    address, RoCE v1 only, another netdev, a table that was not updated, no RDMA device, VF missing, stranded or without
-    a driver.
-  - Waits a bounded time for the entries. It does not wait for what waiting cannot cure, such as a missing VF.
+  - Fails when a VF has no such entry, and names the cause - no IPv4 address, link down, only link-local entries, another address,
+    RoCE v1 only, another netdev, a table that was not updated, no RDMA device, VF missing, stranded or without a driver.
+  - Waits a bounded time for the entries. It does not wait for what waiting cannot fix, such as a missing VF.
   - A VF that is in a live pod is checked in the pod's network namespace.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
@@ -35,7 +34,7 @@ options:
     elements: str
     required: true
   timeout:
-    description: How long to wait for all entries, in seconds. V(0) looks once.
+    description: How long to wait for all entries, in seconds. V(0) checks once.
     type: int
     default: 30
 requirements:
@@ -88,7 +87,7 @@ gids:
       type: int
       sample: 1
     netdev:
-      description: The netdev, by its name where it is now.
+      description: The netdev, by its name in its current network namespace.
       returned: always
       type: str
       sample: enp1s0f0v0

@@ -13,10 +13,10 @@ description:
   - Reads the fabric's physical functions (PFs), their virtual functions (VFs) with RDMA devices and GID tables, netplan's
     configuration, and the digests of files, in one step. It changes nothing.
   - RDMA devices are matched to netdevs by the kernel's links, never by name.
-  - A VF whose netdev is in another network namespace is read there. V(pod) means that processes run in that namespace,
-    V(stranded) that none did for 20 seconds (a pod's gets its VFs before its first process), V(unbound) that the VF has no
-    driver or no netdev anywhere.
-  - Of netplan's files only what finds clashes is returned, never a password.
+  - A VF whose netdev is in another network namespace is read there. V(pod) means that processes run in that namespace, V(stranded)
+    that none did for 20 seconds (a pod's namespace gets its VFs before its first process), V(unbound) that the VF has no driver or
+    no netdev anywhere.
+  - From netplan's files, only what is needed to find conflicts is returned, never a password.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -130,7 +130,7 @@ roce:
       returned: success
       type: dict
     rdma_netns:
-      description: How RDMA devices go with network namespaces, C(shared) or C(exclusive). Null without RDMA.
+      description: How RDMA devices relate to network namespaces, C(shared) or C(exclusive). Null without RDMA.
       returned: success
       type: str
 """

@@ -10,9 +10,8 @@ short_description: Send one chat request to each rank group and judge the answer
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Sends one streamed chat request to each OpenAI-compatible server, from the controller, and fails if one is refused,
-    hangs, breaks off, or returns nothing, only reasoning, or garbage. A server whose C(/health) answers may do any of
-    these.
+  - Sends one streamed chat request to each OpenAI-compatible server, from the controller, and fails if one is refused, hangs,
+    breaks off, or returns nothing, only reasoning, or garbage. A server may do any of these although its C(/health) answers.
   - Guards read the text as it arrives (a phrase over and over, an exact loop, very few words, one single token), and
     compare the requests after the end (equal speeds, no content, all cut at the token limit).
   - It sends requests in check mode, too; they change nothing on any node.
@@ -35,7 +34,7 @@ options:
         type: str
         required: true
       model:
-        description: The served model's name. By default the first that the server names.
+        description: The served model's name. By default the first that the server lists.
         type: str
       hosts:
         description: The hosts of its ranks, for the report.
@@ -128,7 +127,7 @@ groups:
       returned: always
       type: float
     tokens:
-      description: Tokens that came; pieces of text where C(tokens_are_counted) is false.
+      description: Tokens received; pieces of text if C(tokens_are_counted) is false.
       returned: always
       type: int
     tokens_per_s:

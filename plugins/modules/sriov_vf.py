@@ -15,7 +15,7 @@ description:
     one wire from answering for each other. Only what differs is touched.
   - Installs a systemd unit that does the same before the network comes up at boot, and a udev rule that gives a VF its
     settings again when it comes back from a pod.
-  - Nothing changes while it would take a VF away that is in a live pod, or whose RDMA device a process has open. The failure names
+  - Nothing is changed if that would remove a VF that is in a live pod, or whose RDMA device a process has open. The failure names
     the VF and who uses it.
   - The state before the first change is recorded on the node and restored with O(state=absent), and for functions that
     are no longer planned.
@@ -40,39 +40,39 @@ options:
     elements: str
     required: true
   state:
-    description: Whether the VFs of the plan are there, or what was there before.
+    description: Whether the node has the planned VFs, or what it had before.
     type: str
     choices: [present, absent]
     default: present
   reset_stranded:
     description:
-      - Bring back VFs that were left in a network namespace without processes, and delete that namespace where it is a
-        named one. Namespaces with processes are never touched.
+      - Bring back VFs that were left in a network namespace without processes, and delete that namespace if it is a named one.
+        Namespaces with processes are never touched.
     type: bool
     default: false
   trust:
     description: Whether VFs are trusted (may change their MAC and see all traffic). Left as it is when omitted.
     type: bool
   spoof_check:
-    description: Whether the function drops frames of a VF that do not bear its MAC. Left as it is when omitted.
+    description: Whether the function drops frames of a VF whose source is not its MAC. Left as it is when omitted.
     type: bool
 requirements:
   - iproute2, systemd and udev on the node, and Python 3 as C(/usr/bin/python3)
 notes:
   - Needs root (C(become)).
-  - Addresses are netplan's business, see M(dgxspark.cluster.netplan_vf). This module never applies netplan.
+  - Addresses are configured by netplan, see M(dgxspark.cluster.netplan_vf). This module never applies netplan.
 seealso:
   - module: dgxspark.cluster.roce_info
   - module: dgxspark.cluster.netplan_vf
 """
 
 EXAMPLES = r"""
-- name: Make the VFs of the plan
+- name: Create the planned VFs
   dgxspark.cluster.sriov_vf:
     functions: "{{ dgxspark_plan.hosts[inventory_hostname].functions }}"
     device_ids: ["15b3:1021"]
 
-- name: Bring the node back to what it was
+- name: Restore the node's previous state
   dgxspark.cluster.sriov_vf:
     state: absent
     device_ids: ["15b3:1021"]
@@ -90,7 +90,7 @@ roce:
   returned: success
   type: dict
 findings:
-  description: What speaks against the change, each with C(id), C(severity), C(subject), C(message) and C(remedy).
+  description: What prevents the change, each with C(id), C(severity), C(subject), C(message) and C(remedy).
   returned: failure
   type: list
   elements: dict

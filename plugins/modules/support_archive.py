@@ -13,10 +13,11 @@ description:
   - Writes a C(.tar.gz) on the controller, mode 0600, with what was read from the nodes, plans, and the newest reports.
   - Secrets become C(***). Names of hosts and users, domains, addresses (IPv4, IPv6, MAC, GID, GUID), serial numbers and other
     identifiers become pseudonyms such as C(addr-3), the same one for the same thing in all of its forms.
-  - What is private is read of the inventory (names, addresses, users, and every variable whose name ends in C(token), C(password),
-    C(secret), C(key) or the like, and the files that such variables name), of the nodes, and of the texts themselves.
-  - Texts that are not redacted stay in memory. Where something that is known to be private would still be in the archive, it fails
-    and writes nothing.
+  - What is private is taken from the inventory (names, addresses, users, and every variable whose name ends in C(token),
+    C(password), C(secret), C(key) or similar, and the files that such variables name), from the nodes, and from the texts
+    themselves.
+  - Unredacted texts stay in memory. If something that is known to be private would still be in the archive, the module fails and
+    writes nothing.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
@@ -27,20 +28,21 @@ attributes:
   diff_mode:
     support: none
     details:
-      - An archive has no difference that could be shown.
+      - No diff is shown for an archive.
   idempotent:
     support: partial
     details:
-      - The same texts make the same archive; what nodes say differs each time.
+      - The same texts make the same archive; what nodes report differs each time.
 options:
   path:
-    description: Where the archive goes. A file that is there is replaced.
+    description: The path of the archive. An existing file is replaced.
     type: path
     required: true
   hosts:
     description:
-      - By host what it said. C(read) has the results of its commands, each with C(item.name) and C(stdout); C(identity) has lines
-        such as C(host:), C(user:), C(serial:), C(domain:) and C(addr:) with words that are private; C(error) says why there is nothing.
+      - What each host returned. C(read) has the results of its commands, each with C(item.name) and C(stdout); C(identity) has
+        lines such as C(host:), C(user:), C(serial:), C(domain:) and C(addr:) with words that are private; C(error) says why nothing
+        was returned.
     type: dict
     required: true
   names:
@@ -56,11 +58,11 @@ options:
     description: The folder whose newest reports of C(verify) and C(doctor) go into the archive.
     type: path
   about:
-    description: Versions and the like, for C(about.json).
+    description: Versions and similar information, for C(about.json).
     type: dict
     default: {}
   most_kib:
-    description: How much of each file goes in, the newest, in KiB. A report that is larger than eight times that is left out.
+    description: How much of each file is included, its newest part, in KiB. A report larger than eight times that is left out.
     type: int
     default: 512
 requirements:
@@ -70,7 +72,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Lay down the archive
+- name: Write the archive
   dgxspark.cluster.support_archive:
     path: "{{ lookup('dgxspark.cluster.owner_path', 'reports/support.tar.gz') }}"
     hosts: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars) | map(attribute='seen'))) }}"
@@ -81,20 +83,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: Where it lies.
+  description: The path of the archive.
   returned: success
   type: str
 files:
-  description: What is in it.
+  description: The files in the archive.
   returned: success
   type: list
   elements: str
 replaced:
-  description: How many were replaced, by kind - C(secret), C(spark), C(host), C(user), C(addr), C(mac) and so on.
+  description: How many items were replaced, by kind - C(secret), C(spark), C(host), C(user), C(addr), C(mac) and so on.
   returned: success
   type: dict
 lines:
-  description: The same for people, with the nodes that gave nothing, and what to look at before it is sent.
+  description: The same as lines for a terminal, with the nodes that returned nothing, and what to check before sending the archive.
   returned: success
   type: list
   elements: str

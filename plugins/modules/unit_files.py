@@ -41,12 +41,12 @@ options:
     elements: str
     default: []
   output:
-    description: Files that the units write, which go with them.
+    description: Files that the units write, which are removed with them.
     type: list
     elements: path
     default: []
   needs:
-    description: Folders of others that must be there, each with what to do where it is not.
+    description: Folders of other software that must exist, each with what to do if it does not.
     type: dict
     default: {}
 notes:
@@ -54,7 +54,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: Take the metrics away
+- name: Remove the metrics
   dgxspark.cluster.unit_files:
     name: metrics
     state: absent
@@ -90,7 +90,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     if given["state"] == "present":
         missing = [folder for folder in given["needs"] if not pathlib.Path(folder).is_dir()]
         if missing:
-            raise CollectionError(f"{missing[0]}: the folder is not there. {given['needs'][missing[0]]}")
+            raise CollectionError(f"{missing[0]}: the folder does not exist. {given['needs'][missing[0]]}")
         wanted, output = core.wanted(given), given["output"]
     changes = node.settle(wanted, module.check_mode, {"output": output})
     for path in () if module.check_mode else written:

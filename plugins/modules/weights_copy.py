@@ -10,9 +10,9 @@ short_description: Copy verified weights from node to node over the fabric
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Runs on all nodes of a chain at the same time. Each pulls from the node before it and serves the one after it, over
-    HTTP with byte ranges on its own fabric address, to whoever has the run's token, until all have everything.
-  - A file counts only when its SHA-256 is that of the list. An interrupted run is resumed.
+  - Runs on all nodes of a chain at the same time. Each pulls from the node before it and serves the one after it, over HTTP with
+    byte ranges on its own fabric address, to any client that has the run's token, until all have everything.
+  - A file counts only if its SHA-256 matches the list. An interrupted run is resumed.
   - Start it with C(async); M(dgxspark.cluster.weights_wait) shows its progress.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
@@ -54,7 +54,7 @@ moved:
   returned: success
   type: int
 read:
-  description: Bytes of files that were there, read to verify them.
+  description: Bytes of existing files that were read to verify them.
   returned: success
   type: int
 """

@@ -10,10 +10,10 @@ short_description: Install a model's weights on a node, from the hub or a folder
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Downloads a repository with the hub's own library (C(snapshot_download)) into the layout of its cache, verifies
-    every file against the hub's list (SHA-256 of LFS files, git id of the others), and writes a list beside it.
+  - Downloads a repository with the hub's own library (C(snapshot_download)) into the layout of its cache, verifies every file
+    against the hub's list (SHA-256 of LFS files, git id of the others), and writes a list next to it.
   - Complete files of an interrupted download stay; the next run continues with the others.
-  - In check mode the hub is asked what would be downloaded, and nothing is moved.
+  - In check mode the hub is asked what would be downloaded, and nothing is transferred.
   - Runs for as long as the download takes. Start it with C(async); M(dgxspark.cluster.weights_wait) shows its progress.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes
@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.transfer
 options:
   state:
-    description: V(absent) removes what lists of this collection name, and nothing else.
+    description: V(absent) removes only what this collection's lists name.
     type: str
     choices: [present, absent]
     default: present
@@ -31,10 +31,12 @@ options:
     type: str
     required: true
   revision:
-    description: A commit, or a branch or tag. Without one, what V(main) is now.
+    description: A commit, branch or tag. By default the current V(main).
     type: str
   source:
-    description: A folder on the node that has the weights with their list, in the layout of the hub's cache (C(models--ORG--NAME)). Nothing is downloaded then.
+    description: >-
+      A folder on the node that has the weights with their list, in the layout of the hub's cache (C(models--ORG--NAME)). In that
+      case nothing is downloaded.
     type: path
   python:
     description: A Python on the node that has huggingface_hub.
@@ -46,11 +48,11 @@ options:
     elements: str
     default: []
   environment:
-    description: For the library, such as C(HTTPS_PROXY) or C(HF_ENDPOINT). No secrets.
+    description: Environment variables for the library, such as C(HTTPS_PROXY) or C(HF_ENDPOINT). No secrets.
     type: dict
     default: {}
   token:
-    description: The hub's token. It is in a file that root alone reads for as long as the module runs.
+    description: The hub's token. While the module runs, it is in a file that only root can read.
     type: str
 seealso:
   - module: dgxspark.cluster.weights_copy
@@ -69,7 +71,7 @@ EXAMPLES = r"""
 RETURN = r"""
 manifest:
   description: The list - C(repo), C(revision), C(ignore) and C(files) with C(path), C(blob), C(size) and C(sha256).
-  returned: when present and not in check mode
+  returned: with O(state=present), and not in check mode
   type: dict
 prospect:
   description: In check mode the commit (C(revision)), its C(total) bytes and those C(missing).

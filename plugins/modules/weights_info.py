@@ -10,8 +10,8 @@ short_description: Read which model weights a node has
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Says of each repository which commit the node has, whether all of it is there and verified, and how many bytes are
-    missing. It reads lists, sizes and times, and no large file; it changes nothing.
+  - Returns for each repository which commit the node has, whether it is complete and verified, and how many bytes are missing. It
+    reads lists, sizes and times, but no large files; it changes nothing.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -19,7 +19,7 @@ options:
   cache_dir:
     description: >-
       The folder of caches. Weights are in C(huggingface/hub) below it, in the hub's layout; lists and seals in C(weights), which
-      root alone may open.
+      only root may open.
     type: path
     required: true
   repos:
@@ -29,8 +29,8 @@ options:
     required: true
   files:
     description:
-      - Names of small JSON files to return of each repository, such as C(config.json). They are read by the node's own list, and
-        other bytes than the list's are refused.
+      - Names of small JSON files to return for each repository, such as C(config.json). They are checked against the node's own
+        list, and refused if they differ from it.
     type: list
     elements: str
     default: []
@@ -49,12 +49,12 @@ EXAMPLES = r"""
 RETURN = r"""
 weights:
   description: >-
-    By repository C(manifest) (the list of the commit, or null), C(whole) (everything there and verified), C(total) and
-    C(missing) bytes. With O(files), also C(files): those of the commit, parsed, by name.
+    By repository C(manifest) (the list of the commit, or null), C(whole) (complete and verified), C(total) and C(missing) bytes.
+    With O(files), also C(files): those of the commit, parsed, by name.
   returned: success
   type: dict
 free_mib:
-  description: The free room in MiB.
+  description: The free disk space in MiB.
   returned: success
   type: int
 """

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_plan
-short_description: Decide which node downloads weights, which nodes copy them, and whether there is room
+short_description: Decide which node downloads weights, which nodes copy them, and whether there is disk space
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Names the repositories that the ranks of a launch plan (C(model_weights_plan)) load - the model's, and the drafter's where the plan
-    speculates with one. Once it is known what nodes have, it decides.
-  - A repository that no node has whole is fetched by one; all others copy it along a chain over the fabric. A node that has
+  - Names the repositories that the ranks of a launch plan (C(model_weights_plan)) load - the model's, and the drafter's where the
+    plan speculates with one. Once it is known what the nodes have, it decides how each node gets them.
+  - A repository that no node has completely is downloaded by one; all others copy it along a chain over the fabric. A node that has
     it needs nothing.
   - Copies go over VFs that are not the instance's, since those may be in pods.
   - It reads the variables of the role P(dgxspark.cluster.model_weights#role) and the fabric's plan (C(dgxspark_plan)).
@@ -22,22 +22,23 @@ extends_documentation_fragment:
 options:
   seen:
     description: >-
-      The name under which the ranks' hosts have registered the results of M(dgxspark.cluster.weights_info). Without it the repositories
-      are named, and nothing is decided.
+      The name under which the ranks' hosts have registered the results of M(dgxspark.cluster.weights_info). Without it, the
+      repositories are named, but nothing is decided.
     type: str
   asked:
     description: >-
       The name under which they have registered those of M(dgxspark.cluster.weights_fetch) in check mode, in a loop over RV(repos).
-      Without it room for what is fetched is not judged.
+      Without it, disk space for downloads is not checked.
     type: str
   image_gib:
-    description: Room in GiB that the engine's image takes afterwards, to be kept free beside C(model_weights_disk_reserve_gib).
+    description: >-
+      Disk space in GiB that the engine's image takes afterwards, to be kept free in addition to C(model_weights_disk_reserve_gib).
     type: float
     default: 0
   served:
     description: >-
-      Objects of the cluster in which instances have their engines' command (ConfigMaps, as M(dgxspark.cluster.kube_objects) lists them).
-      It is told then which instances load one of the repositories.
+      Objects of the cluster in which instances have their engines' command (ConfigMaps, as M(dgxspark.cluster.kube_objects) lists
+      them). If given, RV(loaded_by) is returned.
     type: list
     elements: dict
 seealso:
@@ -66,7 +67,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 wanted:
-  description: Dictionaries of C(repo) and C(revision), which is null where nobody pins one.
+  description: Dictionaries of C(repo) and C(revision), which is null if none is pinned.
   type: list
   elements: dict
   returned: success
@@ -81,12 +82,12 @@ loaded_by:
   elements: str
   returned: with O(served)
 moves:
-  description: What is moved, in words.
+  description: What is transferred, in sentences.
   type: list
   elements: str
   returned: with O(seen)
 problems:
-  description: What forbids it, in words.
+  description: What prevents it, in sentences.
   type: list
   elements: str
   returned: with O(seen)

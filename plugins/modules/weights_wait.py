@@ -10,8 +10,8 @@ short_description: Wait for a download or a copy on a node, and show its progres
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Waits for a task that was started with C(async) and C(poll=0), and prints on the controller's terminal how many bytes are
-    there. Its result is that task's own, and so is its failure.
+  - Waits for a task that was started with C(async) and C(poll=0), and prints on the controller's terminal how many bytes have
+    arrived. Its result is that task's own, and so is its failure.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -21,15 +21,15 @@ options:
     type: str
     required: true
   progress:
-    description: The file in which the task says how far it is.
+    description: The file that the task writes its progress to.
     type: path
     required: true
   what:
-    description: What is moved, for the line on the terminal.
+    description: What is transferred, for the line on the terminal.
     type: str
     required: true
   interval:
-    description: Seconds between checks, at the least. A node that takes long to answer is asked less often.
+    description: Minimum seconds between checks. A node that answers slowly is checked less often.
     type: float
     default: 5
 seealso:
@@ -37,7 +37,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Wait until the weights are there
+- name: Wait for the weights
   dgxspark.cluster.weights_wait:
     jid: "{{ started.ansible_job_id }}"
     progress: /run/dgxspark-weights.json
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 finished:
-  description: Always true; what else there is comes of the task.
+  description: Always true. Everything else is the task's own result.
   returned: success
   type: bool
 """

@@ -41,11 +41,11 @@ _WHY = {
     "link.speed": "The cable or the switch port supports less, or they negotiated less.",
     "link.mtu": "It was changed since: a pod returned the VF, a firmware update reset it, or somebody changed it.",
     "vf.stranded": "A pod was force-deleted, and its dead network namespace kept the VF.",
-    "vf.unbound": "Its driver was taken away, or failed.",
+    "vf.unbound": "Its driver was unbound, or failed.",
     "vf.mac": "It was recreated without the settings, for example by another tool.",
     "vf.": "The VFs were not created after the last boot, or their number was changed.",
     "gid.no-ipv4": "The VF lost its address, netplan was not applied after the VF came back from a pod, or a file in "
-    "/etc/systemd/network wins over netplan's (`networkctl status INTERFACE` names the file in use).",
+    "/etc/systemd/network takes precedence over netplan's (`networkctl status INTERFACE` names the file in use).",
     "gid.": "The GID table follows addresses and link events, and did not follow this one.",
     "rdma.exclusive": "Somebody set it (rdma system set netns exclusive, or ib_core's option netns_mode=0).",
     "plan.": "The inventory does not match the nodes.",
@@ -120,8 +120,8 @@ def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
                 name,
                 f"{absent[0]}.",
                 "It is off, hangs, or cannot be reached over ssh; or reading it failed.",
-                "See whether it answers ping and ssh. One that answers ping alone has most likely run out of memory, and "
-                "needs its power cut.",
+                "Check whether it answers ping and ssh. If it answers only ping, it has most likely run out of memory, and "
+                "must be power-cycled.",
                 follows=("Every model that has a rank there is down, though its health page may say otherwise.",),
             )
         elif name in state.health_errors:
@@ -321,7 +321,7 @@ def _gpus(state: SiteState) -> t.Iterator[Diagnosis]:
                     "gpu.hot",
                     "warning",
                     name,
-                    f"the GPU has {gpu.temperature_c:.0f} degrees.",
+                    f"the GPU is at {gpu.temperature_c:.0f} °C.",
                     "It gets too little air, or the node is stacked on another one.",
                     "Improve its airflow. nvidia-smi -lgc 0,2000 lowered the temperature by 10 degrees in the field, without costing speed.",
                     source=("MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",),

@@ -66,7 +66,7 @@ def small(
         for chunk in answer.iter_bytes():
             body += chunk
             if len(body) > most:
-                raise CollectionError(f"{url}: the answer has more than {most >> 20} MiB, the most that is read of it.")
+                raise CollectionError(f"{url}: the answer is larger than {most >> 20} MiB, the most that is read.")
         headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
         return httpx.Response(answer.status_code, headers=headers_kept, content=bytes(body), request=answer.request)
 

@@ -80,7 +80,7 @@ def check_limit(
                     "error",
                     f"--limit {term}",
                     f"Ansible reads it as {means}; it looks like {', '.join(meant)}.",
-                    f"Say it by name: {_command(meant)}. Or give the inventory a group {stem!r} whose first member is "
+                    f"Use names: {_command(meant)}. Or give the inventory a group {stem!r} whose first member is "
                     "the controller, followed by the Sparks in order, as inventories/example has it.",
                 )
             )
@@ -102,7 +102,7 @@ def check_limit(
                 "error",
                 f"--limit {limit}",
                 f"it leaves no host of the group {' or '.join([*targets, *also])}, so there would be nothing to do.",
-                f"Reach at least one of {', '.join(known)}, such as {_command(known[:1])}.",
+                f"Include at least one of {', '.join(known)}, such as {_command(known[:1])}.",
             )
         )
     return findings

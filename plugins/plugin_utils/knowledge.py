@@ -98,9 +98,7 @@ def parse_yaml(text: str, where: str, written_out: int | None = None) -> t.Any:
     try:
         # Owners edit these files too: allow no tags, objects or duplicate keys.
         if written_out is not None and _nodes(yaml.compose(text, Loader=_Loader), {}) > written_out:
-            raise KnowledgeError(
-                f"{where}: its aliases (*name) write out to more than {written_out} values. Write fewer."
-            )
+            raise KnowledgeError(f"{where}: its aliases (*name) expand to more than {written_out} values. Use fewer.")
         return yaml.load(text, Loader=_Loader if written_out is None else _Foreign)
     except (yaml.YAMLError, RecursionError) as exc:
         raise KnowledgeError(f"{where}: not valid YAML: {' '.join(str(exc).split())}") from exc
@@ -216,7 +214,7 @@ def check(kind: str) -> None:
 def _check_overlay(root: pathlib.Path) -> None:
     """Refuse an owner's folder that does not exist, or that has a subfolder of an unknown kind."""
     if not root.is_dir():
-        raise KnowledgeError(f"{root}: there is no such folder. Correct dgxspark_knowledge_dirs, or make it.")
+        raise KnowledgeError(f"{root}: there is no such folder. Correct dgxspark_knowledge_dirs, or create it.")
     kinds = sorted(_folder(path.stem, root).name for path in (SHIPPED / "schema").glob("*.json"))
     for path in sorted(root.iterdir()):
         if path.is_dir() and not path.name.startswith(".") and path.name not in kinds:
@@ -248,7 +246,7 @@ def _laid(kind: str, roots: t.Sequence[pathlib.Path], origins: t.Mapping[str, st
             if name in there and replaces is None:
                 raise KnowledgeError(
                     f"{path}: id: {name!r} is already defined in {there[name]}. "
-                    f"Choose another id, or add `replaces: {name}` to mean it."
+                    f"Choose another id, or add `replaces: {name}` to replace that entry."
                 )
             there[name] = str(path)
             laid[name] = {k: v for k, v in entry.items() if k != "replaces"} | {"origin": str(path)}

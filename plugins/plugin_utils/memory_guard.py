@@ -84,7 +84,7 @@ def _check(entry: Plain) -> None:
         for pattern in kill[key]:
             if not _SAFE.match(pattern):
                 raise CollectionError(
-                    f"memory_guard: kill.{key}: {pattern!r} has a character that a unit file reads otherwise. Use letters, "
+                    f"memory_guard: kill.{key}: {pattern!r} has a character with a special meaning in unit files. Use letters, "
                     "digits and . ? * + [ ] - _ :"
                 )
     slices = {p["unit"]: p.get("min_mib", 0) for p in entry["protected"]}

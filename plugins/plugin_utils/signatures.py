@@ -88,7 +88,7 @@ def load_table(overlays: t.Sequence[str] = ()) -> Table:
     for name, entry in entries.items():
         if name in table.reasons(name):
             raise knowledge.KnowledgeError(
-                f"{entry['origin']}: {name}: follows_from: by way of others it follows from itself. Take one of them out."
+                f"{entry['origin']}: {name}: follows_from: it follows from itself through others. Remove one of them."
             )
     return table
 
@@ -140,7 +140,7 @@ def read_path(path: str, table: Table) -> list[Reading]:
 def read_text(text: str, table: Table, name: str = "pasted text") -> Reading:
     """Read a text. CollectionError if it is empty."""
     if not text.strip():
-        raise CollectionError(f"{name}: there is nothing in it.")
+        raise CollectionError(f"{name}: it is empty.")
     return scanner.scan(name, scanner.numbered(text), table.patterns)
 
 
@@ -155,7 +155,7 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
         folders.sort()
         found += [pathlib.Path(root, name) for name in sorted(names) if not name.startswith(".")]
         if len(found) > FILES:
-            raise CollectionError(f"log: {folder}: more than {FILES} files. Name the folder of the logs alone.")
+            raise CollectionError(f"log: {folder}: more than {FILES} files. Name a folder that holds only the logs.")
     return found
 
 

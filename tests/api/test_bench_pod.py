@@ -200,7 +200,7 @@ def test_two_runs_do_not_measure_each_other(owner: Owner, server: ManyServer) ->
     name = owner.another("Running")
     try:
         said = owner.says(**SHORT)
-        assert f"another run measures this instance, in the pod {name}" in said
+        assert f"another run is measuring this instance, in the pod {name}" in said
         assert f"kubectl delete pod {name} -n {SPACE}" in said
         assert sorted(owner.left()) == [name, name] and owner.cluster.ran == [] and server.requests == []
     finally:

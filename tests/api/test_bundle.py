@@ -119,8 +119,8 @@ def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled
     walled.files["cni_plugins"].write_bytes(cni()[:-1] + b"!")
     code, said, _changed = walled.run()
     assert code != 0
-    assert f"{walled.files['multus']} is not there" in said
-    assert "SHA-256" in said and "was found, and" in said
+    assert f"{walled.files['multus']} is missing" in said
+    assert "SHA-256" in said and "was found, but" in said
     assert walled.site.cluster.writes == []
     assert not (walled.site.folder / "bin").exists()
 

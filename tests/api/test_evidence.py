@@ -87,7 +87,7 @@ def test_the_ranks_logs_are_read_and_judged_and_the_model_is_found(site: Reader)
     # Logs that say nothing about NCCL are given as the reason.
     site.log([["Loading weights"]] * 4)
     found = site.read()
-    assert "nothing of NCCL" in found["pod"]["reason"]
+    assert "no NCCL output" in found["pod"]["reason"]
 
 
 def test_where_nothing_is_served_or_nobody_answers_there_is_a_reason(site: Reader, tmp_path: pathlib.Path) -> None:

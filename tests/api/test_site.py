@@ -227,7 +227,7 @@ def test_a_kubeconfig_that_is_not_there_is_named_and_in_check_mode_is_to_come(ow
     owner.kubeconfig.unlink()
     code, said, _changed = owner.run(*PARTS, "--check")
     assert code == 0, said
-    assert "Kubernetes: left out. There is no kubeconfig" in said
+    assert "Kubernetes: skipped. There is no kubeconfig" in said
     code, said, _changed = owner.run(*PARTS)
     assert code != 0
     assert "There is no kubeconfig ~/.kube/dgxspark.yml on the controller." in said
@@ -246,7 +246,7 @@ def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) 
     theirs.touch()
     code, said, changed = owner.run(*PARTS)
     assert (code, changed > 0) == (0, True), said
-    assert "Kubernetes: left out. The cluster does not answer" in said
+    assert "Kubernetes: skipped. The cluster does not answer" in said
     assert [line for line in said.splitlines() if "weights stay in" in line and "spark2" in line], said
     left = {path for path in (owner.folder / "nodes").glob("*/**/*") if not path.is_dir()}
     assert left == {weights, theirs}

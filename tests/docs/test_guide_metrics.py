@@ -129,4 +129,4 @@ def test_without_a_node_exporter_it_is_refused_in_check_mode_too(tmp_path: pathl
     done = node.run(PROGRAM, *shlex.split(guide.commands("guide_metrics")[0])[1:], "-l", "spark1")
     assert done.returncode != 0
     said = done.stdout + done.stderr
-    assert "/var/lib/prometheus/node-exporter: the folder is not there. Install the package" in said
+    assert "/var/lib/prometheus/node-exporter: the folder does not exist. Install the package" in said

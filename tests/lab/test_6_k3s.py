@@ -101,7 +101,7 @@ def test_a_failed_upgrade_goes_back_and_a_good_one_goes_through(cluster: Cluster
     release(cluster.releases, BAD, broken="starting kubernetes: failed to find memory cgroup (v2)")
     failed = cluster.run(k3s_version=BAD, k3s_checksums={})
     assert failed.code != 0
-    assert f"The node has gone back to {VERSION}, which runs." in plain(failed)
+    assert f"The node is back on {VERSION}, which is running." in plain(failed)
     assert cluster.nodes() == dict.fromkeys(NODES, VERSION)
     upgraded = cluster.run(k3s_version=NEXT, k3s_checksums={})
     assert upgraded.code == 0, upgraded.output

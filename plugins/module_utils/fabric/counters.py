@@ -117,9 +117,9 @@ def lost(before: t.Sequence[PortCounters], after: t.Sequence[PortCounters]) -> d
 
 def _delta(key: tuple[str, int], before: PortCounters | None, after: PortCounters | None) -> PortDelta:
     if before is None or after is None:
-        return PortDelta(*key, unknown=f"the port was not there {'before' if before is None else 'afterwards'}")
+        return PortDelta(*key, unknown=f"the port did not exist {'before' if before is None else 'afterwards'}")
     if before.guid != after.guid:
-        return PortDelta(*key, unknown="another device has its name now")
+        return PortDelta(*key, unknown="another device now has its name")
     told = _pair(before, after, DATA)
     packets = _pair(before, after, PACKETS)
     if isinstance(told, str) and isinstance(packets, str):
@@ -150,12 +150,12 @@ def _pair(before: PortCounters, after: PortCounters, names: t.Sequence[tuple[str
                 old, new = before.counts[name], after.counts[name]
                 if new < old:
                     # A reloaded driver, a rebooted node or a wrap: this cannot tell which.
-                    return f"{name} went back from {old} to {new}: it was reset, or it wrapped"
+                    return f"{name} dropped from {old} to {new}: it was reset, or it wrapped"
                 if new in FULL:
-                    return f"{name} is full and does not count any more"
+                    return f"{name} is at its maximum and no longer counts"
                 grown.append(new - old)
             return grown[0], grown[1]
-    return f"the port does not count ({', '.join(names[0])})"
+    return f"the port does not report {', '.join(names[0])}"
 
 
 def counters_of(plain: t.Any, where: str = "counters") -> list[PortCounters]:

@@ -66,7 +66,7 @@ def judge(node: Node, planned: t.Sequence[PlannedFunction]) -> tuple[list[GidEnt
                     "function-missing",
                     plan.slot,
                     f"the node has no fabric function {where}.",
-                    "A ConnectX-7 port vanishes without a cable: check it, and the names in "
+                    "A ConnectX-7 port vanishes without a cable: check the cable, and the names in "
                     "dgxspark_fabric_functions where this node differs.",
                 )
             )

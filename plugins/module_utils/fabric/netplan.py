@@ -270,7 +270,7 @@ def judge_clashes(
     findings = unreadable(files)
     for clash in clashes:
         if not clash.fabric:
-            findings.append(_refusal(clash, "Leave only one of them."))
+            findings.append(_refusal(clash, "Keep only one of them."))
             continue
         others = [claim for claim in clash.claims if claim.file != own_path]
         needed = [text for claim in others for text in _needed_by(claim, files)]
@@ -298,8 +298,8 @@ def judge_clashes(
 
 
 _NEEDED = (
-    "It cannot be absorbed, because {}: without it netplan refuses that file. The interface belongs to something else: take it "
-    "out there by hand, with what refers to it, or leave its port out of dgxspark_fabric.ports."
+    "It cannot be absorbed, because {}: without it netplan refuses that file. The interface belongs to something else: remove "
+    "it there by hand, along with what refers to it, or leave its port out of dgxspark_fabric.ports."
 )
 
 
@@ -333,7 +333,7 @@ def _refusal(clash: Clash, remedy: str) -> Finding:
             "netplan.clash",
             "error",
             second.file,
-            f"the {second} has the id of the {first}: netplan merges them.",
+            f"the {second} has the same id as the {first}: netplan merges them.",
             remedy,
         )
     return Finding(

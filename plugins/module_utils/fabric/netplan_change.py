@@ -141,9 +141,9 @@ def _give_back(host: Host) -> tuple[Images, list[str]]:
             raise CollectionError(f"{entry['copy']}, the copy of {path} before its stanzas were absorbed, is gone.")
         if there.sha256 != entry["left"] and there.sha256 != kept.sha256:
             raise CollectionError(
-                f"{path} has been changed since its fabric stanzas were absorbed, so it is not overwritten with what "
-                f"it was before ({entry['copy']}). Bring the two together by hand and put the result at {path} and "
-                f"at {entry['copy']}, then run again."
+                f"{path} has been changed since its fabric stanzas were absorbed, so it is not overwritten with the "
+                f"copy from before ({entry['copy']}). Merge the two by hand and save the result as {path} and as "
+                f"{entry['copy']}, then run again."
             )
         images[path] = FileImage(kept.data, entry["mode"], entry["uid"], entry["gid"])
         images[entry["copy"]] = FileImage(None)
@@ -186,7 +186,7 @@ def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, 
     asked = [(scratch + path, [(c.kind, c.id) for c in claims]) for path, claims in by_file.items()]
     rc, out, err = run(["/usr/bin/python3", "-c", _TAKE_OUT, json.dumps(asked)])
     if rc != 0:
-        raise CollectionError(f"Stanzas could not be taken out of {', '.join(by_file)}: {rollback.plain(err)[-500:]}")
+        raise CollectionError(f"Stanzas could not be removed from {', '.join(by_file)}: {rollback.plain(err)[-500:]}")
     index = json.loads((host.image(INDEX).data or b"{}").decode())
     images: Images = {}
     for (path, claims), text in zip(by_file.items(), json.loads(out), strict=True):
@@ -326,7 +326,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
             if host.text("pending"):
                 continue  # another run was first
             if rollback.ended(host, request.transaction).get("state") == "never":
-                raise CollectionError("This change was given up by the run that asked for it, so nothing was changed.")
+                raise CollectionError("The run that asked for this change gave it up, so nothing was changed.")
             images, outcome = plan_change(host, run, sysfs, request, scratch)
             outcome.warnings += early.warnings
             if not outcome.changes and not images:
@@ -370,7 +370,7 @@ def _start(host: Host, request: Request, images: Images, summary: str) -> None:
 
 def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
     last = rollback.roll_back(host, identity, why)
-    after = "The node has its old configuration again."
+    after = "The node is back on its old configuration."
     if last and last["failed"]:
         after = f"The rollback failed too: {'; '.join(last['failed'])}"
     raise CollectionError(f"{why} {after}")
@@ -442,7 +442,7 @@ def _confirm(host: Host, request: Request) -> Outcome:
         _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}")
     wrong = rollback.unwritten(host)
     if wrong:
-        _undo(host, identity, f"{', '.join(wrong)} was changed by someone else meanwhile.")
+        _undo(host, identity, f"{', '.join(wrong)} was changed by someone else in the meantime.")
     rollback.note(host, identity, "confirmed")
     rollback.forget(host)  # the guard notices and ends
     return Outcome(state="confirmed")
@@ -455,7 +455,7 @@ def _ended(host: Host, identity: str) -> Outcome:
         return Outcome(state="confirmed")
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")
-        message = "The node does not know it, and will not start it."
+        message = "The node does not know this change, and will not start it."
         if host.text("pending"):
             message += f" Another run is active there: {rollback.who(host.document('journal.json'))}."
         return Outcome(state="unknown", message=message)

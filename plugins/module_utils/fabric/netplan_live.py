@@ -40,7 +40,7 @@ def masked(run: Run, content: str | None) -> str | None:
     if content is None or "renderer: NetworkManager" in content or unit_state(run, NETWORKD)[0] != "masked":
         return None
     return (
-        f"{NETWORKD} is masked on this node, and the netplan file is for it: no interface gets anything. Unmask it "
+        f"{NETWORKD} is masked on this node, but the netplan file relies on it: no interface is configured. Unmask it "
         f"(`systemctl unmask {NETWORKD}`), or make NetworkManager the renderer of the node's netplan files."
     )
 
@@ -81,19 +81,19 @@ def winners(
             if pattern is not None and not names_fit(name, pattern)
         ]
         if files.network and not files.network.startswith(_MADE_BY_NETPLAN):
-            message = f"{lacks}: {files.network} configures it, and wins over netplan's file by its name."
-            remedy = f"Move {files.network} away, or have its [Match] leave {name} out; then run again."
+            message = (
+                f"{lacks}: {files.network} configures it, and takes precedence over netplan's file because of its name."
+            )
+            remedy = f"Move {files.network} away, or exclude {name} from its [Match]; then run again."
             findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
         elif drops := _drop_ins(files.network, system_root):
-            message = f"{lacks}: {' and '.join(drops)} changes what {files.network} gives it."
+            message = f"{lacks}: {' and '.join(drops)} overrides what {files.network} sets."
             remedy = f"Remove its lines about {change.what}, and run again."
             findings.setdefault((name, "outranked"), Finding("netplan.outranked", "error", name, message, remedy))
         elif patterns:
             by = _namer(files, system_root)
             message = f"{lacks}: {path} matches an interface with its MAC and the name `{patterns[0]}`, but it is called {name}{by}."
-            remedy = (
-                "Remove that, so that it has its usual name again (reboot, or bind its driver again); then run again."
-            )
+            remedy = "Remove that, so that it has its usual name again (reboot, or rebind its driver); then run again."
             findings.setdefault((name, "renamed"), Finding("netplan.renamed", "error", name, message, remedy))
     return list(findings.values())
 

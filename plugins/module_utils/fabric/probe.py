@@ -122,7 +122,7 @@ def _run(test: RdmaTest, bounds: Bounds) -> RdmaAnswer:
 def _serve(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
     with _accept(test, deadline) as line, _Program(test, bounds) as program:
         if not program.wait_listening(test.port + 1):
-            words = last_words(program.end()) or "it does not listen"
+            words = last_words(program.end()) or "it does not start listening"
             line.sendall(_FAILED + words.encode())
             return say("error", f"{test.program} (server): {words}")
         line.sendall(_READY)
@@ -134,7 +134,7 @@ def _serve(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[...,
         if ended == 0:
             return say("ok", figures=figures(test.program, output))
         if ended is None:
-            return say("hang", f"{test.program} (server) had to be ended. {last_words(output)}".strip())
+            return say("hang", f"{test.program} (server) had to be killed. {last_words(output)}".strip())
         return say("error", f"{test.program} (server): {last_words(output) or f'exit status {ended}'}")
 
 
@@ -143,8 +143,8 @@ def _call(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., 
         line.settimeout(bounds.test)
         word = line.recv(1024)
         if word != _READY:
-            why = word.removeprefix(_FAILED).decode(errors="replace") or "its connection ended"
-            return say("peer", f"the server's end could not start: {why}")
+            why = word.removeprefix(_FAILED).decode(errors="replace") or "the connection was closed"
+            return say("peer", f"the server side could not start: {why}")
         with _Program(test, bounds) as program:
             ended = program.wait(bounds.test)
             output = program.end()

@@ -104,7 +104,7 @@ class Host:
             pause = min(2 * pause, 0.1)
         code = os.waitstatus_to_exitcode(ended[1])
         if code:
-            raise OSError(code, os.strerror(code) if 0 < code < 255 else "the writing process was ended", path)
+            raise OSError(code, os.strerror(code) if 0 < code < 255 else "the writing process was killed", path)
 
     def entries(self, path: str) -> list[str]:
         """Return the names in a directory, sorted; none if it is missing."""
@@ -278,7 +278,7 @@ class Restorer:
             return
         if current is None:
             if wanted:
-                raise RestoreError(f"{pci} offers no VFs: there is no {path}")
+                raise RestoreError(f"{pci} offers no VFs: {path} does not exist")
             return
         if wanted and name is None:
             raise RestoreError(f"{pci} has no network interface (driver {host.driver(pci) or 'none'})")
@@ -525,11 +525,11 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
     if arguments[0] == "boot":
         missing = wait_for(document, host)
         if missing:
-            sys.stdout.write(f"not there (no cable, or switched off?): {', '.join(missing)}\n")
+            sys.stdout.write(f"missing (no cable, or switched off?): {', '.join(missing)}\n")
     else:
         only = host.target(host.net(arguments[1], "device"))
         if only is None:
-            sys.stdout.write(f"{arguments[1]} has gone again\n")
+            sys.stdout.write(f"{arguments[1]} has disappeared again\n")
             return 0
     try:
         done, problems = restore(document, host, only)

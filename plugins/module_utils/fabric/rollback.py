@@ -374,8 +374,8 @@ def leftovers(host: Host) -> list[str]:
 def who(journal: t.Mapping[str, t.Any]) -> str:
     """Return in words whose change a journal records."""
     connection = str(journal.get("connection") or "").partition(" ")[0]
-    by = journal.get("by") or (f"a run from {connection}" if connection else "a run whose name is not known")
-    return f"{by}, which changes {journal.get('summary') or 'nothing yet'}"
+    by = journal.get("by") or (f"a run from {connection}" if connection else "an unknown run")
+    return f"{by}, which is changing {journal.get('summary') or 'nothing yet'}"
 
 
 def ended(host: Host, identity: str) -> dict[str, t.Any]:

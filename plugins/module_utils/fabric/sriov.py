@@ -58,7 +58,7 @@ class Sriov:
                     f"Another run has been changing this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
                     "Wait for it to finish, or stop it, then run again."
                 )
-            other = other or "a run whose name is not known"
+            other = other or "an unknown run"
             self.host.sleep(0.2)
         with file:
             try:
@@ -163,7 +163,7 @@ class Sriov:
     def _free(self, name: str, vf: Vf) -> None:
         path = vf.place.netns
         if path is None or vf.netdev is None:
-            raise CollectionError(f"{name} ({vf.pci}): nothing can enter the namespace that it is in. Reboot the node.")
+            raise CollectionError(f"{name} ({vf.pci}): the namespace that it is in cannot be entered. Reboot the node.")
         alive = self._processes(path)
         if alive:
             raise CollectionError(

@@ -29,9 +29,9 @@ ARP = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 2}
 
 EXCLUSIVE = "its namespace mode is `exclusive`: a pod that gets a VF does not get the VF's RDMA device."
 SHARE = (
-    "Make it shared: `rdma system set netns shared` while no pod runs (the kernel refuses it beside other network "
-    "namespaces), and take `netns_mode=0` for ib_core out of /etc/modprobe.d and `rdma system set` out of what runs at "
-    "boot, so that it stays."
+    "Make it shared: `rdma system set netns shared` while no pod runs (the kernel refuses it while there are other "
+    "network namespaces). To keep it across reboots, remove `netns_mode=0` for ib_core from /etc/modprobe.d, and `rdma "
+    "system set` from what runs at boot."
 )
 
 Document = dict[str, t.Any]
@@ -256,11 +256,11 @@ def _using(slot: str, vf: Vf) -> Finding | None:
         return Finding("sriov.in-use", "error", name, message, "Stop the pod that uses it, then run again.")
     if vf.users:
         message = f"it is in use: {', '.join(vf.users)} {'have' if len(vf.users) > 1 else 'has'} queue pairs on it."
-        return Finding("sriov.in-use", "error", name, message, "End these processes, then run again.")
+        return Finding("sriov.in-use", "error", name, message, "Stop these processes, then run again.")
     if vf.open_by:
         device = f"its RDMA device{f' {vf.hca.name}' if vf.hca else ''}"
         message = f"it is in use: {', '.join(vf.open_by)} {'have' if len(vf.open_by) > 1 else 'has'} {device} open."
-        remedy = "End these processes, for which the kernel would wait forever, then run again."
+        remedy = "Stop these processes (the kernel would wait for them forever), then run again."
         return Finding("sriov.in-use", "error", name, message, remedy)
     return None
 
@@ -343,7 +343,7 @@ def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options 
                     f"its interface was left in a dead network namespace ({vf.place.netns or 'without a name'}).",
                     "Set sriov_roce_reset_stranded: true to recover it (live pods are never touched)."
                     if vf.place.netns
-                    else "Nothing can enter it: reboot the node.",
+                    else "It cannot be entered: reboot the node.",
                 )
             )
     return findings

@@ -170,7 +170,7 @@ class Installation:
         """Refuse the servers' token to an agent: whoever has it can become a server, and read every Secret."""
         if self.wanted.role == "agent" and "::server:" in (self.wanted.token or ""):
             raise CollectionError(
-                "the token to join with is the servers' own, which no agent may have. Nothing was changed. Run the role for the "
+                "the join token is the servers' own token, which no agent may have. Nothing was changed. Run the role for the "
                 "first server, too: it makes one for agents there."
             )
 
@@ -181,7 +181,7 @@ class Installation:
         seen = node_files.digest(str(path))
         if seen != expected:
             raise CollectionError(
-                f"{self.wanted.file} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and it must be "
+                f"{self.wanted.file} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, but it must be "
                 f"{expected}. Nothing was changed. Download the file again from k3s_source (a mirror may have a broken copy)."
             )
         path.chmod(0o755)
@@ -199,13 +199,13 @@ class Installation:
         named, known = _listed(sums, self.wanted.file), self.wanted.sha256
         if known and named != known:
             raise CollectionError(
-                f"{sums.name} is not the list of K3s {self.wanted.version}: for {self.wanted.file} it has {named}, and it must "
+                f"{sums.name} is not the list of K3s {self.wanted.version}: for {self.wanted.file} it has {named}, but it must "
                 f"be {known}. Nothing was changed. Download the list again from k3s_source, or check k3s_checksums."
             )
         expected, seen = _listed(sums, archive.name), node_files.digest(str(archive))
         if seen != expected:
             raise CollectionError(
-                f"{archive.name} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, and the release's list says "
+                f"{archive.name} of K3s {self.wanted.version} is corrupted: its SHA-256 is {seen}, but the release's list says "
                 f"{expected}. Nothing was changed. Download the file again from k3s_source (a mirror may have a broken copy)."
             )
         return archive
@@ -272,7 +272,7 @@ class Installation:
         rc, _out, err = self.run([layout.TOOLKIT, "cdi", "generate", f"--output={layout.CDI}"])
         if rc:
             raise CollectionError(
-                f"nvidia-ctk made no CDI specification: {err.strip()[:300]} Look at nvidia-smi first."
+                f"nvidia-ctk did not create a CDI specification: {err.strip()[:300]} Look at nvidia-smi first."
             )
 
     def _go_back(self) -> str:
@@ -288,11 +288,11 @@ class Installation:
         node_files.remove(layout.STAGING)
         self.service.systemctl("daemon-reload")
         if before["active"] != "active":
-            return "What was there before has been put back."
+            return "The previous installation has been restored."
         again = self.service.start(self.wanted.timeout, [])
         if again:
-            return f"{before['version']} has been put back, but does not come up either: {again}"
-        return f"The node has gone back to {before['version']}, which runs."
+            return f"{before['version']} has been restored, but does not start either: {again}"
+        return f"The node is back on {before['version']}, which is running."
 
 
 def _token_file(text: str, path: str) -> NodeFile:
@@ -322,6 +322,6 @@ def _listed(sums: pathlib.Path, name: str) -> str:
         if len(words) == 2 and words[1].lstrip("*") == name and len(words[0]) == 64:
             return words[0].lower()
     raise CollectionError(
-        f"{sums.name} names no {name}: it is not the release's list. Check k3s_source, or give a binary's SHA-256 in "
+        f"{sums.name} does not list {name}: it is not the release's list. Check k3s_source, or give a binary's SHA-256 in "
         "k3s_checksums."
     )

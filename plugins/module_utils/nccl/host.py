@@ -69,21 +69,21 @@ def check(wish: HostSettings) -> None:
     """Refuse what cannot be written, or would be misread; CollectionError names the key."""
     for name, value in wish.environment.items():
         if not _NAME.fullmatch(name):
-            raise CollectionError(f"environment: {name!r} is not a name of a variable.")
+            raise CollectionError(f"environment: {name!r} is not a valid variable name.")
         if not value:
             raise CollectionError(
-                f"environment: {name} is empty, and NCCL takes that for a value. Leave it out instead."
+                f"environment: {name} is empty, and NCCL takes that as a value. Leave it out instead."
             )
         if not _VALUE.fullmatch(value) or len(value) > _VALUE_LIMIT:
             raise CollectionError(
-                f"environment: {name}: {value[:60]!r} would not be read alike by NCCL, a shell, systemd and Docker. "
+                f"environment: {name}: {value[:60]!r} would be read differently by NCCL, a shell, systemd and Docker. "
                 f"Use at most {_VALUE_LIMIT} letters, digits and _ . , : = ^ / + @ % -."
             )
     if wish.memlock not in (None, "unlimited") and not str(wish.memlock).isdecimal():
         raise CollectionError(f"memlock: {wish.memlock!r} is neither a number of KiB nor unlimited.")
     if wish.stack is not None and wish.stack < LEAST_STACK:
         raise CollectionError(
-            f"stack: {wish.stack} KiB is too small: NCCL's search is recursive and crashes. Give {LEAST_STACK} or more."
+            f"stack: {wish.stack} KiB is too small: NCCL's search is recursive and crashes. Use {LEAST_STACK} or more."
         )
     for domain in wish.domains:
         if not _DOMAIN.fullmatch(domain):
@@ -165,8 +165,8 @@ class NcclHost:
         ]
         if foreign:
             raise CollectionError(
-                f"{', '.join(foreign)}: there already, and not written by this role, so nothing was changed. "
-                "Move it away (and keep what you need of it), or leave this part out in the role's variables."
+                f"{', '.join(foreign)}: already present, and not written by this role, so nothing was changed. "
+                "Move it away (and keep what you need from it), or leave this part out in the role's variables."
             )
 
     def _journal(self) -> dict[str, t.Any]:
@@ -190,7 +190,7 @@ class NcclHost:
             if gone:
                 return None  # a sysctl to restore is gone, for example with its kernel module
             raise CollectionError(
-                f"sysctls: {name}: the kernel of this node has none: {exc.strerror}. Leave it out."
+                f"sysctls: {name}: this node's kernel has no such setting: {exc.strerror}. Leave it out."
             ) from exc
 
     def _apply(
@@ -216,7 +216,7 @@ class NcclHost:
                 with contextlib.suppress(OSError):
                     self._make(change, images, change.before)
             raise CollectionError(
-                f"{done[-1].subject}: {exc.strerror}, so what was changed has been put back. "
+                f"{done[-1].subject}: {exc.strerror}, so the changes were rolled back. "
                 f"{reason(exc)[:1].upper()}{reason(exc)[1:]}"
             ) from exc
         if self.reload and any(change.subject == SYSTEMD for change in changes):

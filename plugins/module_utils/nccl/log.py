@@ -222,7 +222,7 @@ class Reader:
             if len(self._processes) >= MOST_PROCESSES:
                 raise CollectionError(
                     f"{self._source}: more than {MOST_PROCESSES} processes are in these logs. "
-                    "Give the logs of one run alone."
+                    "Give the logs of one run only."
                 )
             number = self._processes[key] = len(self.evidence.processes)
             self.evidence.processes.append(Process(*key))

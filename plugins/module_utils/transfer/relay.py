@@ -204,7 +204,7 @@ def _listen(link: Link, address: str, served: _Served) -> _Server:
         if exc.errno == errno.EADDRINUSE:
             raise CollectionError(f"{where} is already in use. Choose another port (model_weights_copy_port).") from exc
         raise CollectionError(
-            f"{where}: {exc.strerror}. The fabric's address is not on the node: run the fabric part, and see that no pod "
+            f"{where}: {exc.strerror}. The fabric's address is not on the node: run the fabric part, and check that no pod "
             "holds that VF."
         ) from exc
 
@@ -257,9 +257,9 @@ class _Puller:
             files.unlink(part)
         name = parcels.place(self.parcel, item.path).name
         raise CollectionError(
-            f"{self.link.name}: {name} came twice from {self.peer} with a SHA-256 that is not the one in its list "
+            f"{self.link.name}: {name} arrived twice from {self.peer} with a SHA-256 that is not the one in its list "
             f"({item.sha256[:12]}…). {self.peer} or its disk is at fault: have its files read again "
-            "(of weights: model_weights_verify=true). Nothing of it was kept."
+            "(for weights: model_weights_verify=true). Nothing of it was kept."
         )
 
     def _receive(self, item: Item, part: str) -> str:
@@ -293,7 +293,7 @@ class _Puller:
             if answer.status in (401, 404, 416):
                 raise CollectionError(
                     f"{self.link.name}: {self.peer} ({self.address}) refuses {item.path} with {answer.status}: it is not in this "
-                    "run. See that no other run copies at the same time."
+                    "run. Make sure that no other run copies at the same time."
                 )
             while count := answer.readinto(buffer):
                 count = min(count, item.size - file.tell())
@@ -314,9 +314,9 @@ class _Puller:
             raise self.failed[0]
         if time.monotonic() - self.counter.last > self.link.patience_s:
             raise CollectionError(
-                f"{self.link.name}: {self.peer} cannot be reached at {self.address} port {self.link.port}: nothing came for "
+                f"{self.link.name}: {self.peer} cannot be reached at {self.address} port {self.link.port}: nothing arrived for "
                 f"{self.link.patience_s:.0f} s. Run playbooks/verify.yml for the fabric; a firewall must let this port through "
-                "there. What came so far is kept, and the next run goes on from there."
+                "there. What has arrived is kept, and the next run continues from there."
             )
         time.sleep(_PAUSE_S)
 
@@ -385,8 +385,8 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
                 puller.pull(missing)
             elif missing:
                 raise CollectionError(
-                    f"{link.name}: {missing[0].path} is missing, or its SHA-256 is not the one in its list. Run again, "
-                    "which fetches it again."
+                    f"{link.name}: {missing[0].path} is missing, or its SHA-256 is not the one in its list. Run again "
+                    "to fetch it again."
                 )
             parcels.lay(parcel, known)
         _see_off(link, served)

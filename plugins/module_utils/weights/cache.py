@@ -71,7 +71,7 @@ class Manifest:
 def folder(repo: str) -> str:
     """Return a repository's folder in the cache; CollectionError for an invalid name."""
     if not _REPO.match(repo):
-        raise CollectionError(f"{repo!r} is not a repository of the hub: those are ORG/NAME.")
+        raise CollectionError(f"{repo!r} is not the name of a repository on the hub (ORG/NAME).")
     return "models--" + repo.replace("/", "--")
 
 
@@ -84,7 +84,7 @@ def checked(given: t.Any, where: str) -> Manifest:
     ]
     if wrong or not COMMIT.match(made.revision):
         raise CollectionError(
-            f"{where}: {(wrong or [made.revision])[0]!r}: it is not a list of ours. Download it again."
+            f"{where}: {(wrong or [made.revision])[0]!r}: it is not a list written by this collection. Download it again."
         )
     return made
 
@@ -149,12 +149,12 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
         where = f"{manifest.repo}: {file.path}"
         if file.size > JSON_MOST:
             raise CollectionError(
-                f"{where} has {file.size} bytes, more than the {JSON_MOST} that are read of such a file."
+                f"{where} has {file.size} bytes, more than the {JSON_MOST} that are read from such a file."
             )
         content = Beneath(root).read(_blob(HUB, manifest.repo, file.blob), file.size)
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
             raise CollectionError(
-                f"{where} is missing, or differs from our list. Have the weights verified (model_weights_verify=true)."
+                f"{where} is missing, or differs from the list of this collection. Have the weights verified (model_weights_verify=true)."
             )
         try:
             found[file.path] = json.loads(content)

@@ -28,11 +28,11 @@ _REMEDIES = {
     "token": "The hub requires a token (401): the repository is private or gated, or does not exist. Set "
     "k8s_dgx_hf_token to a token that may read it.",
     "gated": "The repository is gated, and this token may not read it. Accept its terms on its page as the token's owner, and "
-    "see that the token may read gated repositories (k8s_dgx_hf_token).",
+    "make sure that the token may read gated repositories (k8s_dgx_hf_token).",
     "unknown": "The hub has no such repository, or hides it without a token (k8s_dgx_hf_token).",
     "revision": "The hub has no such revision. Name a commit of it in model_weights_revisions.",
     "disabled": "The hub has switched this repository off.",
-    "name": "That is not a name that the hub takes.",
+    "name": "The hub does not accept this name.",
     "busy": "The hub limits the request rate (429). Run again later; a token (k8s_dgx_hf_token) has a higher limit.",
     "network": "The hub could not be reached. Check that this node can reach it (a proxy goes into model_weights_hub_environment), or "
     "give the weights in a folder (model_weights_source).",
@@ -108,7 +108,7 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
     except (ValueError, IndexError):
         last = " ".join(ran.stderr.split())[-400:]
         raise CollectionError(
-            f"{repo}: the hub's library ended with status {ran.returncode}: {last or 'it said nothing'}"
+            f"{repo}: the hub's library ended with status {ran.returncode}: {last or 'no output'}"
         ) from None
     if "cause" in said:
         remedy = _REMEDIES.get(said["cause"], "")

@@ -154,8 +154,8 @@ def _compared(alone: t.Sequence[Record], together: t.Sequence[Record], limits: P
         agreed = min(_common(one, other) for one, other in itertools.combinations(map(_words, before), 2))
         if agreed <= limits.early_words:
             return (
-                f"two runs alone agree for {agreed} words only, and more than {limits.early_words} are needed to tell a "
-                "batch's doing from chance"
+                f"two runs alone agree for {agreed} words only, and more than {limits.early_words} are needed to tell the "
+                "effect of a batch from chance"
             )
         return _Compared(before, now, agreed, min(float(limits.early_words), limits.share * agreed), name != "content")
     told = (

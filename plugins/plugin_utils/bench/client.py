@@ -76,21 +76,21 @@ class Failure(Exception):
 
 
 _REMEDIES = {
-    "refused": "Nothing listens there: see whether the server's first rank is up and has loaded, and the port.",
-    "unreachable": "See the address, the route from the controller, and the service or port of the server.",
-    "tls": "See the certificate's names and its authority (ca_path), or the scheme in the URL.",
+    "refused": "Nothing listens there: check that the server's first rank is up and has loaded, and check the port.",
+    "unreachable": "Check the address, the route from the controller, and the service or port of the server.",
+    "tls": "Check the certificate's names and its CA (ca_path), or the scheme in the URL.",
     "unauthorized": "Give the server's API key in api_key (verify.yml: k8s_dgx_api_key or dgxspark_verify_api_key).",
     "unavailable": "It is still loading, or overloaded: wait until /health answers, and see its log.",
     "http": "See the server's log for the request.",
     "hang": "The server accepted the request, and sends nothing more: a rank may be dead while /health still answers 200. "
     "See the logs of all ranks.",
-    "truncated": "The server or something between ended the connection early: see its log, and proxies' time-outs.",
+    "truncated": "The server or something in between closed the connection early: see its log, and proxies' time-outs.",
     "protocol": "Is it an OpenAI-compatible chat server, and does the URL end with /v1?",
     "server-error": "See the logs of all ranks.",
     "garbage": "Stop using it: see the launch plan's rules for CUDA graphs, quantisation and expert parallelism.",
-    "empty": "See the chat template and the stop tokens.",
-    "reasoning-only": "Raise max_tokens, so that it comes to its answer; or the reasoning parser takes all for reasoning.",
-    "unexpected": "It is fluent, and wrong or beside the point: read the answer; see quantisation and chat template.",
+    "empty": "Check the chat template and the stop tokens.",
+    "reasoning-only": "Raise max_tokens, so that it reaches its answer; or the reasoning parser takes everything as reasoning.",
+    "unexpected": "It is fluent, and wrong or beside the point: read the answer; check quantisation and the chat template.",
 }
 
 
@@ -136,10 +136,10 @@ def _judge(request: ChatRequest, stream: ChatStream, guard: t.Mapping[str, TextG
             raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
     if not stream.content.strip():
         if stream.reasoning.strip():
-            raise failure_of("reasoning-only", f"only reasoning came, and no answer ({stream.finish_reason})")
+            raise failure_of("reasoning-only", f"only reasoning came back, and no answer ({stream.finish_reason})")
         raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
     if request.expect and not re.search(request.expect, stream.content, re.IGNORECASE):
-        raise failure_of("unexpected", f"the answer does not hold {request.expect!r}: {short(stream.content)!r}")
+        raise failure_of("unexpected", f"the answer does not contain {request.expect!r}: {short(stream.content)!r}")
 
 
 def failure_of(cause: str, message: str) -> Failure:
@@ -150,7 +150,7 @@ def failure_of(cause: str, message: str) -> Failure:
 def refusal(status: int, kind: str, text: str) -> Failure | None:
     """Return the failure in an answer's head, or None. kind: its media type; text: the beginning of an error's body."""
     if status == 200 and kind in ("text/html", "application/json"):
-        return failure_of("protocol", f"it answers with {kind}, not with a stream of events")
+        return failure_of("protocol", f"it answers with {kind}, not with an event stream")
     if status == 200:
         return None
     cause = {401: "unauthorized", 403: "unauthorized", 503: "unavailable", 429: "unavailable"}.get(status, "http")
@@ -215,7 +215,7 @@ def target_of(request: ChatRequest) -> _Target:
         raise CollectionError(f"{request.name}: {request.url!r} is not a URL: {exc}.") from exc
     if parts.username or parts.password:
         raise CollectionError(
-            f"{request.name}: the URL holds a name or password. Leave them out; a key goes into api_key."
+            f"{request.name}: the URL contains a user name or password. Leave them out; a key goes into api_key."
         )
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise CollectionError(
@@ -244,7 +244,7 @@ def model_named(text: bytes, path: str) -> str:
         return str(json.loads(text)["data"][0]["id"])
     except (ValueError, LookupError, TypeError):
         said = short(text.decode(errors="replace"), 80)
-        raise failure_of("protocol", f"it names no model at {path}/models: {said!r}") from None
+        raise failure_of("protocol", f"it lists no model at {path}/models: {said!r}") from None
 
 
 class _Exchange:
@@ -293,7 +293,7 @@ class _Exchange:
         try:
             context = ssl.create_default_context(cafile=self._request.ca_path)
         except (OSError, ssl.SSLError) as exc:
-            raise failure_of("tls", f"the authority's file {self._request.ca_path} cannot be read: {exc}") from None
+            raise failure_of("tls", f"the CA file {self._request.ca_path} cannot be read: {exc}") from None
         if not self._request.validate_certs:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return http.client.HTTPSConnection(target.host, target.port, timeout=left, context=context)

@@ -39,8 +39,8 @@ def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str]
         )
     if has_key:
         raise CollectionError(
-            f"crosscheck: {PROGRAM} takes the API's key on its command line alone, where every user of this machine reads it. "
-            "Leave crosscheck out, or measure a server that asks for no key."
+            f"crosscheck: {PROGRAM} takes the API key only on its command line, where every user of this machine can read it. "
+            "Leave crosscheck out, or measure a server that needs no key."
         )
     said = [program, "--base-url", url, "--model", model, "--served-model-name", model, "--format", "json"]
     return [*said, "--concurrency", *map(str, levels), *more]

@@ -229,7 +229,7 @@ class TextGuard:
         if self.trip is None and self._tokens >= single.min_tokens:
             token, count = self._counts.most_common(1)[0]
             if count >= single.share * self._tokens:
-                self._found("single", self.length, f"{token!r} makes {count} of its {self._tokens} tokens", token)
+                self._found("single", self.length, f"{token!r} is {count} of its {self._tokens} tokens", token)
         if self.trip is None:
             self._look_at_runs()
         return self.trip
@@ -243,7 +243,7 @@ class TextGuard:
         for period in range(1, single.run_period + 1):
             if run[period:] == run[:-period]:
                 token = run[:period]
-                self._found("single", self.length, f"{token!r} stands {len(run) // period} times in one word", token)
+                self._found("single", self.length, f"{token!r} occurs {len(run) // period} times in one word", token)
                 return
 
     def _found(self, guard: t.Any, at: int, message: str, sample: str) -> None:
@@ -313,7 +313,7 @@ class TextGuard:
                 return
             if tail[-span:-period] == tail[period - span :]:
                 sample = tail[-period:]
-                self._found("loop", self.length, f"its last {span} characters repeat {period} of them", sample)
+                self._found("loop", self.length, f"its last {span} characters repeat the same {period}", sample)
                 return
             end = before + _KEY - 1
 

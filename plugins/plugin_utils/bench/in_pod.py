@@ -27,7 +27,7 @@ def lacks() -> str:
     try:
         import httpx  # noqa: F401
     except ImportError as exc:
-        return f"{here} has no package httpx ({exc}), which asks the server. {_ELSE}"
+        return f"{here} has no package httpx ({exc}), which sends the requests. {_ELSE}"
     return ""
 
 

@@ -171,7 +171,7 @@ async def _turns(
                 if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
                     break
                 if len(marks) > 1 and gone(done[-1].records):
-                    say(f"{done[-1].n} at once: no request reached its end, the server is gone, and no more is tried")
+                    say(f"{done[-1].n} at once: no request finished, the server is gone, and nothing more is tried")
                     break
             done.append(await _turn(client, request, each, limits, say))
     return done
@@ -354,7 +354,7 @@ async def _model(client: httpx.AsyncClient, request: ChatRequest) -> str:
                 raise refused
             return model_named(answer.content, target_of(request).path)
     except Failure as exc:
-        asked = " to its list of models, the first that is asked" if exc.cause == "tokens.hang" else ""
+        asked = " to the request for its list of models, which comes first" if exc.cause == "tokens.hang" else ""
         text = f"{request.name} ({request.url}): {str(exc).rstrip('.')}{asked}. {exc.remedy}"
         raise CollectionError(text.replace(request.api_key, "********") if request.api_key else text) from None
 
@@ -365,7 +365,7 @@ def _tls(request: ChatRequest) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=request.ca_path)
     except (OSError, ssl.SSLError) as exc:
-        raise CollectionError(f"{request.name}: the authority's file {request.ca_path} cannot be read: {exc}.") from exc
+        raise CollectionError(f"{request.name}: the CA file {request.ca_path} cannot be read: {exc}.") from exc
     if not request.validate_certs:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

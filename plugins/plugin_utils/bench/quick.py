@@ -90,12 +90,12 @@ def _limit(good: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Marks
     (users, best), (most, at_last) = max(sums, key=lambda pair: pair[1]), sums[-1]
     if at_last * (1 + marks.flat) < best:
         return (
-            f"What limits it: the engine itself. It does most with {_users(users)}, {best:.3g} tokens/s in all; "
+            f"What limits it: the engine itself. It peaks with {_users(users)}, {best:.3g} tokens/s in all; "
             f"with {_users(most)} it falls to {at_last:.3g}."
         )
     shared = next(n for n, tokens in sums if best < tokens * (1 + marks.flat))
     if shared != most:
         return f"What limits it: the engine itself. From {_users(shared)} on they share about {best:.3g} tokens/s."
     if len(good) == 1:
-        return f"What limits it is not known: nothing else than {_users(most)} was measured. Measure more levels."
+        return f"What limits it is not known: only the level with {_users(most)} was measured. Measure more levels."
     return f"Nothing was at its limit with {_users(most)}: more were not tried."

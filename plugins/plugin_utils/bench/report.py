@@ -76,8 +76,8 @@ def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
     found = []
     if counted:
         found.append(
-            f"{', '.join(counted)} at once: tokens not told by the server; chunks counted. A chunk may hold several tokens, so that "
-            "the speeds are too low by as much; they compare with no engine's or tool's."
+            f"{', '.join(counted)} at once: the server does not report its tokens, so chunks were counted. A chunk may hold several "
+            "tokens: the speeds are then too low, and cannot be compared with those of an engine or another tool."
         )
     if spread:
         found.append(

@@ -49,7 +49,7 @@ def run(wanted: Wanted, known: Known, say: Say) -> Plain:
             results[-1] = dataclasses.replace(results[-1], message=message)
             break
     if beside:
-        say(f"{beside[0]} runs beside it")
+        say(f"{beside[0]} runs as a cross-check")
     return {
         "format": report.FORMAT,
         "from": wanted.place,

@@ -80,7 +80,7 @@ class EventReader:
                 if has_data:
                     yield data
         if len(self._rest) + sum(map(len, self._data)) > _MOST:
-            raise StreamError("the server sends one event without an end.")
+            raise StreamError("the server sends one event that never ends.")
 
 
 def _aborted(words: t.Any) -> ServerError:

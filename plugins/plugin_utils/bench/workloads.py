@@ -44,7 +44,7 @@ class Question:
 def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
     """Return the workload of that id. Raises CollectionError for an unknown one, and for faults that its schema cannot check."""
     if name not in entries:
-        raise CollectionError(f"There is no workload {name!r}. Known are: {', '.join(sorted(entries))}.")
+        raise CollectionError(f"There is no workload {name!r}. Known: {', '.join(sorted(entries))}.")
     entry = entries[name]
     for position, prompt in enumerate(entry["prompts"]):
         try:

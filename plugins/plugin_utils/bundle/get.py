@@ -103,7 +103,7 @@ def _expected(folder: str, artefact: Artefact) -> str | None:
     if not listed or (artefact.sha256 and listed != artefact.sha256):
         raise CollectionError(
             f"{path} is not the list of {artefact.version}: for {name} SHA-256 {listed or 'nothing'} was found, and "
-            f"{artefact.sha256 or 'one'} is expected. Remove the list, and see to the mirror, or to k3s_checksums."
+            f"{artefact.sha256 or 'one'} is expected. Remove the list, and check the mirror or k3s_checksums."
         )
     return listed
 
@@ -132,7 +132,7 @@ def _image(folder: str, artefact: Artefact, way: Way, there: Artefact | None) ->
     free, need = shutil.disk_usage(target.parent).free, 2 * image.size
     if free < need:
         raise CollectionError(
-            f"{target}: {wanted.name} has {image.size / MIB:.0f} MiB and takes twice that while its archive is made; {free / MIB:.0f} MiB "
-            "are free there. Make room, or take another folder."
+            f"{target}: {wanted.name} has {image.size / MIB:.0f} MiB and takes twice that while its archive is created; {free / MIB:.0f} MiB "
+            "are free there. Free space there, or choose another folder."
         )
     return _done(folder, artefact, registry.archive(wanted, image, arch, target), digest=image.digest)

@@ -44,7 +44,7 @@ def read(folder: str) -> Manifest:
     made = from_plain(Manifest, given, str(path))
     if made.format != FORMAT:
         raise CollectionError(
-            f"{path} has format {made.format}, and this version of the collection reads {FORMAT}. {REMEDY}"
+            f"{path} has format {made.format}, but this version of the collection reads {FORMAT}. {REMEDY}"
         )
     for each in made.artefacts:
         parts = pathlib.PurePosixPath(each.path)
@@ -105,12 +105,12 @@ def wrong(folder: str, there: Artefact, *, whole: bool = True) -> str | None:
             return f"{path} is missing."
         size = path.stat().st_size
         if size != there.size:
-            return f"{path} is not what {NAME} says: {size} bytes were found, and {there.size} are expected."
+            return f"{path} does not match {NAME}: {size} bytes were found, but {there.size} are expected."
         seen = sha256(path) if whole else there.sha256
     except OSError as exc:
         return f"{path} cannot be read: {exc}."
     if seen != there.sha256:
-        return f"{path} is not what {NAME} says: SHA-256 {seen} was found, and {there.sha256} is expected."
+        return f"{path} does not match {NAME}: SHA-256 {seen} was found, but {there.sha256} is expected."
     return None
 
 

@@ -89,7 +89,7 @@ class Registry:
             try:
                 blobs |= {str(part["digest"]): int(part["size"]) for part in (manifest["config"], *manifest["layers"])}
             except (KeyError, TypeError, ValueError) as exc:
-                raise CollectionError(f"{wanted.name}: {each} is not a manifest of an image ({exc}).") from exc
+                raise CollectionError(f"{wanted.name}: {each} is not an image manifest ({exc}).") from exc
         wrong = [each for each in blobs if not DIGEST.match(each)]
         if wrong:
             raise CollectionError(f"{wanted.name}: {wrong[0]!r} is not a digest.")
@@ -128,7 +128,7 @@ class Registry:
             answer = http_client.small(self.asked, url, {"Accept": ", ".join(KINDS), **self._pass(wanted)})
         if answer.status_code in (401, 403, 404):
             raise CollectionError(
-                f"{wanted.name}: the registry says {answer.status_code} to {what}. See that the name is right"
+                f"{wanted.name}: the registry says {answer.status_code} to {what}. Check that the name is right"
                 + (
                     f", and that the login of {wanted.registry} may read it (dgxspark_bundle_logins)."
                     if wanted.registry in self.logins
@@ -144,7 +144,7 @@ class Registry:
             )
         if kind not in KINDS:
             raise CollectionError(
-                f"{wanted.name}: the registry gave {kind or 'nothing named'}, which is not a manifest of OCI or Docker v2."
+                f"{wanted.name}: the registry gave {kind or 'nothing named'}, which is not an OCI or Docker v2 manifest."
             )
         return kind, data
 

@@ -52,8 +52,8 @@ def download(
     if sha256 is not None and seen != sha256:
         part.unlink()
         raise CollectionError(
-            f"{target}: what came from {url.partition('?')[0]} has SHA-256 {seen}, and {sha256} is expected. It was thrown away. A mirror "
-            "or proxy may have a broken copy; where the publisher has changed the file, do not take it unseen."
+            f"{target}: the file from {url.partition('?')[0]} has SHA-256 {seen}, but {sha256} is expected. It was discarded. A mirror "
+            "or proxy may have a broken copy; if the publisher has changed the file, check it before you accept it."
         )
     part.replace(target)
     return seen

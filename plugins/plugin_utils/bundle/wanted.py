@@ -192,7 +192,7 @@ def _hub(version: str, arch: str, dirs: t.Sequence[str]) -> list[Artefact]:
     if entry is None:
         has = ", ".join(f"{each['version']} ({each['architecture']})" for each in known)
         raise CollectionError(
-            f"model_weights_hub_version: the wheels of {HUB} {version} for {arch} are not known, but those of {has}. Take such a version, or "
+            f"model_weights_hub_version: the wheels of {HUB} {version} for {arch} are not known, only those of {has}. Use such a version, or "
             "add an entry to knowledge/python."
         )
     return [

@@ -117,8 +117,8 @@ def layout(hosts: t.Sequence[str], found: t.Sequence[Wire]) -> Layout:
             "none",
             "error",
             ", ".join(lonely),
-            "no other host was heard on any of its ports, and it was heard by none.",
-            "See that its cable is plugged in at both ends, that the ports are up, and that they are in one VLAN. If the nodes "
+            "no other host was heard on any of its ports, and no other host heard it.",
+            "Check that its cable is plugged in at both ends, that the ports are up, and that they are in one VLAN. If the nodes "
             "are slow to start, listen longer: -e dgxspark_discover_window=30.",
         )
     elif not switches:
@@ -158,6 +158,6 @@ def _switched(made: Layout, hosts: t.Sequence[str], switches: t.Sequence[Wire], 
             "left-out",
             "warning",
             ", ".join(rest),
-            "it is plugged in and left out of the fabric: not all hosts have it.",
+            "it is plugged in, but left out of the fabric: not all hosts have it.",
             "Plug the same ports of all hosts into the switch to use them.",
         )

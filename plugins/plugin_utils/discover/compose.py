@@ -126,7 +126,7 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
             "error",
             host.shown,
             f"it could not be read: {(host.error or 'no answer').rstrip('.')}.",
-            "Bring it up, see that ssh and sudo work there (-u USER, -K), or leave it out of -i.",
+            "Bring it up, check that ssh and sudo work there (-u USER, -K), or leave it out of -i.",
         )
         return
     if not host.node.functions:
@@ -135,7 +135,7 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
             "warning" if alone else "error",  # a single Spark needs no fabric
             host.shown,
             "no ConnectX-7 is on its PCI bus.",
-            "A port's functions leave the bus without a cable: plug one in. If it is not a DGX Spark, leave it out of -i.",
+            "Without a cable, a port's functions disappear from the bus: plug one in. If it is not a DGX Spark, leave it out of -i.",
         )
     elif not alone and not any(function.netdev and function.netdev.carrier for function in host.node.functions):
         names = [function.netdev.name if function.netdev else function.pci for function in host.node.functions]
@@ -147,7 +147,7 @@ def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
             f"no port has a link ({', '.join(names)}).",
             f"Switched off: {', '.join(off)}. Switch them on: `ip link set {off[0]} up`, and so on."
             if off
-            else "Plug a cable in, at both ends, and see that the other end is switched on.",
+            else "Plug a cable in, at both ends, and check that the other end is switched on.",
         )
     for what, why in host.unread:
         yield Finding(
@@ -204,7 +204,7 @@ def _silent_functions(seen: t.Sequence[Seen], made: Composed) -> t.Iterator[Find
                     "links.function-down",
                     "warning",
                     f"{host.shown} {slot}",
-                    f"{function.netdev.name} has no link, while its port has one.",
+                    f"{function.netdev.name} has no link, although its port has one.",
                     f"site.yml switches it on. If it stays down: `ip link set {function.netdev.name} up`, and see dmesg.",
                 )
 
@@ -243,5 +243,5 @@ def _vf_count(functions: t.Sequence[Function], stride: int) -> tuple[int, list[s
     chosen = min(usual, max(1, least))
     comments = [f"The firmware allows {least} on each function (sriov_totalvfs)."]
     if len(there) == 1 and 0 < min(there) <= stride and min(there) != chosen:
-        return min(there), [*comments, "As many are there now."]
+        return min(there), [*comments, "That many exist now."]
     return chosen, comments

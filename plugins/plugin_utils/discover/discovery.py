@@ -58,8 +58,8 @@ def lay_down(made: Discovered, to: str, overwrite: bool, check: bool) -> dict[st
     if edited and not overwrite:
         lines += [line for change in edited for line in ("", *change.unified())]
         msg = (
-            f"{', '.join(change.path for change in edited)}: it is there with other content (see the difference above), and was left "
-            "as it is. Write over it with -e dgxspark_discover_overwrite=true, or name another folder."
+            f"{', '.join(change.path for change in edited)}: it exists with other content (see the difference above), and was left "
+            "as it is. Overwrite it with -e dgxspark_discover_overwrite=true, or name another folder."
         )
         return {"ok": False, "changed": False, "diff": [change.diff() for change in edited], "msg": msg, "lines": lines}
     if not check:

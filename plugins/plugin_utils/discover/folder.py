@@ -47,7 +47,7 @@ def changes(folder: pathlib.Path, files: t.Mapping[str, str]) -> list[FileChange
     for path in sorted(inventory.iterdir()) if inventory.is_dir() else ():
         if path.is_file() and path != folder / HOSTS and path.suffix in _READ and not path.name.endswith("~"):
             raise CollectionError(
-                f"{path}: Ansible would read it beside the discovered hosts.yml, and hosts would be there twice. Move it away, or "
+                f"{path}: Ansible would read it in addition to the discovered hosts.yml, and hosts would be defined twice. Move it away, or "
                 "name another folder in dgxspark_discover_to."
             )
     found = []

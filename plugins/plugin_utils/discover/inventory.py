@@ -80,17 +80,17 @@ def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
     agents = [name for name, k3s in installed.items() if k3s.role != "server"]
     ours = bool(servers) and all(k3s.ours for k3s in installed.values())
     if not installed:
-        yield "    # K3s: no node has it. Take the comments away to have it; the server may be another machine, without a GPU."
+        yield "    # K3s: no node has it. Uncomment these lines to install it; the server may be another machine, without a GPU."
         servers, agents = [seen[0].name], [host.name for host in seen[1:]]
     elif ours:
         yield "    # K3s, as this collection installed it."
     else:
         told = ", ".join(f"{name} {k3s.role or 'of an unknown role'} {k3s.version}" for name, k3s in installed.items())
-        by = "and not by this collection" if not all(k3s.ours for k3s in installed.values()) else "by this collection"
-        yield f"    # K3s is there, {by}: {told}."
+        by = "but not by this collection" if not all(k3s.ours for k3s in installed.values()) else "by this collection"
+        yield f"    # K3s is installed, {by}: {told}."
         if not servers:
             yield "    # Its server is another machine: add it to the inventory, and to a group k3s_server."
-        yield "    # Take the comments away where it is to be taken over."
+        yield "    # Uncomment these lines if it is to be taken over."
     for group, names in (("k3s_server", servers), ("k3s_agent", agents)):
         block = _indented({group: {"hosts": {name: {} for name in names}}}, 4) if names else []
         yield from block if ours else [f"    # {line[4:]}" for line in block]
@@ -114,8 +114,8 @@ def _foreign(seen: t.Sequence[Seen], made: Composed) -> list[str]:
     if not told:
         return []
     text = (
-        f"{', '.join(told)}: configures interfaces of the fabric, too. site.yml refuses to go on until you let it take those "
-        "stanzas over (they are kept, and come back with teardown.yml):"
+        f"{', '.join(told)}: configures interfaces of the fabric, too. site.yml refuses to continue until you let it take those "
+        "stanzas over (they are kept, and teardown.yml restores them):"
     )
     return ["", *_comment(text, 0), "# netplan_vf_foreign_stanzas: absorb"]
 

@@ -133,7 +133,7 @@ def _choose(made: Networks, name: str, wanted: t.Sequence[str], used: t.Mapping[
                 "error",
                 name,
                 f"no private network of the usual size is free for it; {default} overlaps {where}.",
-                "Take a route or a network away that is not needed, such as that of a VPN.",
+                "Remove a route or a network that is not needed, such as that of a VPN.",
             )
         )
         return

@@ -74,7 +74,7 @@ def _headline(seen: t.Sequence[Seen], made: Composed) -> str:
 def _about_host(host: Seen, stacks: t.Mapping[str, Entry]) -> t.Iterator[Finding]:
     for stack in host.survey.stacks if host.survey else ():
         entry = stacks.get(stack.id, {"title": stack.id, "advice": "", "source": ()})
-        work = "is at work" if stack.processes or _vfs(host, stack) else "was laid down"
+        work = "is in use" if stack.processes or _vfs(host, stack) else "is set up"
         held = ", ".join(_held(host, stack))
         yield Finding(
             f"stack.{stack.id}",
@@ -138,7 +138,7 @@ def _foreign(seen: t.Sequence[Seen], made: Composed) -> t.Iterator[Finding]:
             "warning",
             ", ".join(hosts),
             f"{path} configures interfaces of the fabric, too.",
-            "Let netplan_vf take those stanzas over (netplan_vf_foreign_stanzas: absorb), or take them out yourself.",
+            "Let netplan_vf take those stanzas over (netplan_vf_foreign_stanzas: absorb), or remove them yourself.",
         )
 
 

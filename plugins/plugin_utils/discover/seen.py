@@ -70,7 +70,7 @@ def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
     on, with the name as address. Raises CollectionError for malformed input, or if there is no host.
     """
     if not hosts:
-        raise CollectionError("no host is there to look at. Give the addresses with -i '192.0.2.11,192.0.2.12,'.")
+        raise CollectionError("there are no hosts to discover. Give the addresses with -i '192.0.2.11,192.0.2.12,'.")
     found = []
     for number, (typed, plain) in enumerate(hosts.items(), 1):
         reach = {key: value for key, value in (plain.get("reach") or {}).items() if key in CONNECTION}

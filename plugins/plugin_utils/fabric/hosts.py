@@ -74,7 +74,9 @@ def indexes(hosts: t.Sequence[HostInput]) -> tuple[dict[str, int], list[Finding]
             continue
         if pinned is not None and (not isinstance(pinned, int) or isinstance(pinned, bool)):
             message = f"a whole number is needed, not {type_name(pinned)} {show(pinned)}."
-            findings.append(_wrong("type", f"{host.name}: {INDEX}", message, "Write it without quotes, from 1."))
+            findings.append(
+                _wrong("type", f"{host.name}: {INDEX}", message, "Write it without quotes; the lowest is 1.")
+            )
             pinned = None
         elif pinned is not None and not 1 <= pinned <= MOST:
             message = f"{pinned} is out of range: it must be between 1 and {MOST}."
@@ -101,7 +103,7 @@ def one_machine(hosts: t.Sequence[HostInput]) -> list[Finding]:
     by_address: dict[tuple[str, ...], str] = {}
     by_mac: dict[str, str] = {}
     told: set[tuple[str, str]] = set()
-    remedy = "Take one of the two out of the group, or correct its ansible_host."
+    remedy = "Remove one of the two from the group, or correct its ansible_host."
     for host in hosts:
         address = _spelt(host.management or host.name)
         if not _loopback(address):
@@ -163,7 +165,11 @@ def expected(host: HostInput, hardware: Hardware) -> tuple[dict[str, Expected], 
             other = seen.setdefault(entry.get(key, name), name)
             if other != name:
                 message = f"{other} and {name} both have {key} {entry[key]}."
-                findings.append(_wrong("duplicate", f"{subject}.{name}.{key}", message, "Each is another function."))
+                findings.append(
+                    _wrong(
+                        "duplicate", f"{subject}.{name}.{key}", message, "Each name stands for a different function."
+                    )
+                )
     return found, findings
 
 
@@ -213,14 +219,14 @@ def _find(host: HostInput, want: Expected) -> tuple[Function | None, Finding | N
     named = (f for f in functions if want.by_netdev and f.netdev is not None and f.netdev.name == want.netdev)
     by_name = next(named, None)
     if by_pci and by_name and by_pci is not by_name:
-        message = f"{want.pci} is {_shown(by_pci)}, but {want.netdev} is {_shown(by_name)}: which is it?"
+        message = f"{want.pci} is {_shown(by_pci)}, but {want.netdev} is {_shown(by_name)}: only one can be meant."
         remedy = f"Name it in the host's {FUNCTIONS}, by pci or by netdev alone."
         return None, _wrong("ambiguous", f"{host.name}: {want.slot.slot}", message, remedy)
     return by_pci or by_name, None
 
 
 def _shown(function: Function) -> str:
-    return f"{function.netdev.name if function.netdev else 'without interface'} ({function.pci})"
+    return f"{function.netdev.name if function.netdev else 'no interface'} ({function.pci})"
 
 
 def _missing(host: HostInput, missing: t.Sequence[Expected], hardware: Hardware) -> Finding:
@@ -230,7 +236,7 @@ def _missing(host: HostInput, missing: t.Sequence[Expected], hardware: Hardware)
     return _wrong(
         "missing-function",
         f"{host.name}: {names}",
-        f"{what} not there. Functions seen: {seen}.",
+        f"{what} missing. Functions seen: {seen}.",
         f"A port's functions vanish without a cable: plug it in. Or leave the port out of {VARIABLE}.ports, name the "
         f"function in the host's {FUNCTIONS}, or correct {VARIABLE}.hardware ({hardware.id}).",
     )

@@ -66,7 +66,7 @@ def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
             differing = sorted(str(key) for key in {*both[0], *both[1]} if both[0].get(key) != both[1].get(key))
             where = f"{VARIABLE}.{differing[0]}" if differing else VARIABLE
             raise CollectionError(
-                f"{where}: {name} and {first[0]} have different values of it, but there is only one fabric. Set {VARIABLE} for "
+                f"{where}: {name} and {first[0]} have different values for it, but there is only one fabric. Set {VARIABLE} for "
                 "the group of all its hosts, not for one host."
             )
 

@@ -24,21 +24,21 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
         return {"outcome": outcome, "changed": True}
     if outcome == "rolled_back":
         return _failure(
-            f"No new connection has confirmed the change within {timeout} s, and the node has gone back to its old "
-            "configuration by itself. Either the change cut this node off from the controller: correct it. Or netplan "
+            f"No new connection confirmed the change within {timeout} s, so the node went back to its old configuration "
+            "by itself. Either the change cut this node off from the controller: correct it. Or netplan "
             f"and the connection after it took longer than that: give them more time ({MORE_TIME}). "
-            f"What was changed, and taken back: {message}"
+            f"What was changed, and rolled back: {message}"
         )
     if outcome == "too_slow":
         return _failure(
-            f"netplan was not done within {timeout} s, and the node has gone back to its old configuration by "
-            f"itself. Give it more time ({MORE_TIME}). What was to be changed: {message}"
+            f"netplan did not finish within {timeout} s, so the node went back to its old configuration by "
+            f"itself. Give it more time ({MORE_TIME}). What would have changed: {message}"
         )
     if outcome == "unknown" and lost:
         return _failure(f"The connection broke before the change began, and nothing was changed. {message}")
     if outcome == "unknown":
         return _failure(
-            "The change was started, but the node has no record of it: it was rebooted meanwhile. "
+            "The change was started, but the node has no record of it: it was rebooted in the meantime. "
             f"The old or the new configuration is active; run again. {message}"
         )
     return None
@@ -48,7 +48,7 @@ def silent(timeout: float, grace: float, error: str) -> Plain:
     """Return the result for a node that no longer answers. grace: seconds waited after the timer."""
     return _failure(
         f"The node has not answered since the change, not even {grace} s after its timer ({timeout} s) must have "
-        f"gone off and brought the old configuration back. Look at its console. The last error: {error}"
+        f"expired and restored the old configuration. Look at its console. The last error: {error}"
     )
 
 

@@ -125,11 +125,11 @@ def _check_cables(settings: Settings, hardware: Hardware, hosts: t.Sequence[str]
                 message = f"{end}: hardware class {hardware.id} has no port {port}."
                 findings.append(_wrong("unknown", key, message, f"It has {_listed(hardware.ports)}."))
             elif (host, port) in used and cable[0] != cable[1]:
-                message = f"{end} is in cables[{used[host, port]}] already, and a port takes one cable."
+                message = f"{end} is already in cables[{used[host, port]}], and a port takes one cable."
                 findings.append(_wrong("port-twice", key, message, "Give one of the two another port."))
             used.setdefault((host, port), number)
         if cable[0][0] == cable[1][0]:
-            message = f"{cable[0][0]}:{cable[0][1]} and {cable[1][0]}:{cable[1][1]} are of one host."
+            message = f"{cable[0][0]}:{cable[0][1]} and {cable[1][0]}:{cable[1][1]} are on the same host."
             findings.append(_wrong("self", key, message, "A cable joins two hosts."))
     return findings
 
@@ -143,7 +143,7 @@ def _check_shape(settings: Settings, hosts: t.Sequence[str], cables: t.Sequence[
     bare = [host for host in hosts if not ends[host]]
     if bare:
         message = f"{_some(bare)} {'has' if len(bare) == 1 else 'have'} no cable."
-        remedy = f"Add one, or take {bare[0]} out of the group {settings.group}."
+        remedy = f"Add one, or remove {bare[0]} from the group {settings.group}."
         return [_wrong("no-cable", "cables", message, remedy)]
     apart = _apart(ends)
     if apart:

@@ -240,7 +240,10 @@ def read_settings(raw: t.Any, hardware: Hardware) -> tuple[Settings | None, list
         and set(settings.ports) != {end[1] for cable in settings.cables for end in cable}
     ):
         reader.wrong(
-            "ports", "ports", "the cables use other ports than these.", f"Leave it out: {VARIABLE}.cables say it."
+            "ports",
+            "ports",
+            "the cables use other ports than these.",
+            f"Leave it out: {VARIABLE}.cables already names the ports.",
         )
     return (settings if topology else None), reader.findings
 
@@ -298,7 +301,7 @@ def _purposes(reader: _Reader, stride: int) -> tuple[str, ...]:
         if index >= count:
             reader.wrong("range", key, f"{index} is not one of the {count} VFs (vf_count), counted from 0.")
         elif index in named:
-            reader.wrong("duplicate", key, f"VF {index} is {named[index]} already.", "Name each VF once.")
+            reader.wrong("duplicate", key, f"VF {index} is already {named[index]}.", "Name each VF once.")
         else:
             named[index] = str(entry["purpose"])
     return tuple(named.get(index, SPARE) for index in range(count))
@@ -323,10 +326,10 @@ def _mac_prefix(reader: _Reader) -> str:
     value = str(reader.get("mac_prefix")).lower()
     if int(value[:2], 16) & 1:
         reader.wrong(
-            "range", "mac_prefix", f"{value} is of multicast addresses.", "Choose 02, 06, 0a … as first octet."
+            "range", "mac_prefix", f"{value} is a prefix of multicast addresses.", "Choose 02, 06, 0a … as first octet."
         )
     elif not int(value[:2], 16) & 2:
-        message = f"{value} is not locally administered: a maker's devices may have these addresses."
+        message = f"{value} is not locally administered: a manufacturer's devices may have these addresses."
         reader.wrong("range", "mac_prefix", message, "Choose 02, 06, 0a … as first octet.")
     else:
         return value

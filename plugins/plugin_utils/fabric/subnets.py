@@ -89,7 +89,7 @@ def subnets(
                 "error",
                 f"{VARIABLE}.address_pool",
                 f"{settings.pool} has room for {room} subnets of {VARIABLE}.subnet_prefix /{settings.subnet_prefix}, "
-                f"but number {max(short)}, counted from 0, is needed ({settings.vf_stride} are reserved for each function: "
+                f"but subnet {max(short)}, counted from 0, is needed ({settings.vf_stride} are reserved for each function: "
                 f"{VARIABLE}.vf_stride).",
                 "Choose a larger pool, or a longer subnet_prefix.",
             )

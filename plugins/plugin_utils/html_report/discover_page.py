@@ -21,7 +21,7 @@ _HEADINGS = {"passed": "Ready to run", "incomplete": "Ready, with a word of warn
 
 def page(view: Plain) -> str:
     """Return the page of `discover.report.view`. Raises CollectionError for anything else."""
-    with frame.reading("this is nothing that was discovered, or it is damaged: {!r}."):
+    with frame.reading("this is not a result of discover, or it is damaged: {!r}."):
         drawn = {**view, "topology": view["topology"] or "not known", "steps": []}
         content = {
             "view": view,

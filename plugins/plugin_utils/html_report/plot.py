@@ -88,7 +88,7 @@ def _bands(root: svg.Element, frame: _Frame, bands: Plain) -> None:
 
 def band_name(band: Plain) -> str:
     """Return a band's short label."""
-    return band["cause"].removeprefix("nccl.").replace("-", " ") if band["cause"] else "as it should be"
+    return band["cause"].removeprefix("nccl.").replace("-", " ") if band["cause"] else "as expected"
 
 
 def band_range(band: Plain) -> str:

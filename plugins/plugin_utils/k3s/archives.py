@@ -69,7 +69,7 @@ def plan(
         elif name in planned:
             wrong(archive.path, f"{planned[name]['path']} has the name {name}, too.", "Give one of them another name.")
         elif file.size is None or digest is None:
-            wrong(archive.path, "it is not there on the controller.", "Put it there, or take it off the list.")
+            wrong(archive.path, "it does not exist on the controller.", "Put it there, or remove it from the list.")
         else:
             stem = name.removesuffix(ending)
             planned[name] = {

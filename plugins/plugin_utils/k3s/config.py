@@ -137,7 +137,7 @@ def interface(address: str, addresses: t.Mapping[str, t.Sequence[str]], name: st
         if address in listed:
             return interface_name, []
     there = ", ".join(f"{name} {' '.join(listed)}" for name, listed in addresses.items()) or "none"
-    message = f"no interface of it has the address {address}. Addresses there: {there}."
+    message = f"none of its interfaces has the address {address}. Addresses there: {there}."
     return None, [Finding("k3s.node-ip", "error", name, message, "Correct k3s_node_ip.")]
 
 
@@ -207,7 +207,9 @@ def check(
 
     findings: list[Finding] = []
     if not _NAME.match(name):
-        wrong("name", "the host's name", "Kubernetes takes lower-case letters, digits, - and . alone.", "Rename it.")
+        wrong(
+            "name", "the host's name", "Kubernetes allows only lower-case letters, digits, - and . here.", "Rename it."
+        )
     for key in settings.config:
         plain_key = key.removesuffix("+")
         if plain_key in SECRET_KEYS:
@@ -217,11 +219,11 @@ def check(
         elif keys is not None and plain_key not in keys[role]:
             wrong("unknown-key", f"k3s_config.{key}", f"K3s {role} has no such setting.", near(plain_key, keys[role]))
         elif plain_key == "https-listen-port" and settings.config[key] != PORT:
-            message = f"agents, the kubeconfig and the ranks' NetworkPolicy have port {PORT}."
+            message = f"agents, the kubeconfig and the ranks' NetworkPolicy use port {PORT}."
             wrong("own-key", f"k3s_config.{key}", message, "Leave it out.")
         elif plain_key == "disable-network-policy" and settings.config[key]:
             message = "ranks' NetworkPolicy is then not enforced: a model's code reaches the whole network."
-            remedy = "Leave it out, or have another controller of policies."
+            remedy = "Leave it out, or run another NetworkPolicy controller."
             findings.append(Finding("k3s.no-policies", "warning", f"{name}: k3s_config.{key}", message, remedy))
     for label, value in settings.labels.items():
         if not _LABEL.match(label) or (value is not None and not _VALUE.match(word(value))):
@@ -230,7 +232,7 @@ def check(
             )
         elif re.match(r"^(?:[^/]*\.)?(?:kubernetes\.io|k8s\.io)/", label) and not _ALLOWED.match(label):
             remedy = "Choose another prefix, such as dgxspark.cluster/."
-            wrong("label", f"k3s_labels.{label}", "a node may not give itself labels of Kubernetes's own.", remedy)
+            wrong("label", f"k3s_labels.{label}", "a node may not set Kubernetes's own labels on itself.", remedy)
     if settings.gpu not in ("auto", True, False):
         wrong("type", "k3s_gpu", f"{settings.gpu!r} is not auto, true or false.", "Leave it out for auto.")
     return findings

@@ -36,11 +36,11 @@ def _wrong(node: t.Mapping[str, t.Any] | None, plan: t.Mapping[str, t.Any]) -> s
     status = node.get("status", {})
     ready: t.Mapping[str, t.Any] = next((c for c in status.get("conditions", []) if c.get("type") == "Ready"), {})
     if ready.get("status") != "True":
-        return f"the node is not Ready: {ready.get('message') or ready.get('reason') or 'it has not said so'}."
+        return f"the node is not Ready: {ready.get('message') or ready.get('reason') or 'no reason is given'}."
     version = status.get("nodeInfo", {}).get("kubeletVersion")
     if version != plan["version"]:
-        return f"its kubelet is {version}, and not {plan['version']}."
+        return f"its kubelet is {version}, not {plan['version']}."
     addresses = [a.get("address") for a in status.get("addresses", []) if a.get("type") == "InternalIP"]
     if plan["node_ip"] not in addresses:
-        return f"its address in the cluster is {', '.join(map(str, addresses)) or 'none'}, and not {plan['node_ip']}."
+        return f"its address in the cluster is {', '.join(map(str, addresses)) or 'none'}, not {plan['node_ip']}."
     return None

@@ -223,7 +223,7 @@ def cluster_findings(name: str, servers: t.Sequence[str], agents: t.Sequence[str
         return [Finding("k3s.both-groups", "error", "inventory", message, "Take it out of the agents' group.")]
     if len(servers) % 2 == 0:
         message = f"{len(servers)} servers: etcd needs an odd number: an even one tolerates no more failures."
-        return [Finding("k3s.even-servers", "error", "inventory", message, "Have one or three.")]
+        return [Finding("k3s.even-servers", "error", "inventory", message, "Use one or three.")]
     return []
 
 
@@ -240,7 +240,9 @@ def _address_findings(
         if ip.address(address) in ip.network(network):
             message = f"its address {address} is in the network of {whose}, {network}."
             findings.append(
-                Finding("k3s.node-ip", "error", name, message, "Set k3s_node_ip to one of the management network.")
+                Finding(
+                    "k3s.node-ip", "error", name, message, "Set k3s_node_ip to an address in the management network."
+                )
             )
     return findings
 
@@ -259,20 +261,20 @@ def node_findings(
     there = machine.k3s
     findings = []
     if there.version and there.ours is None:
-        message = f"K3s {there.version} is on it, but this collection did not install it."
+        message = f"K3s {there.version} is installed on it, but this collection did not install it."
         findings.append(
             Finding(
                 "k3s.foreign", "error", name, message, "Remove it with its k3s-uninstall.sh, or leave the node out."
             )
         )
     if there.role not in (None, role):
-        message = f"it is a K3s {there.role}, and is planned as {role}."
+        message = f"it is a K3s {there.role}, but is planned as {role}."
         findings.append(
             Finding("k3s.role", "error", name, message, f"Run with k3s_state=absent for it first: -l {name}.")
         )
     old = str((there.ours or {}).get("data", settings.data_dir))
     if old != settings.data_dir:
-        message = f"its data is in {old}, and k3s_data_dir is {settings.data_dir}: it is not moved."
+        message = f"its data is in {old}, but k3s_data_dir is {settings.data_dir}: it is not moved."
         findings.append(Finding("k3s.data-dir", "error", name, message, f"Set k3s_data_dir to {old}."))
     if not machine.memory_controller:
         message = "its kernel offers no cgroup v2 memory controller, which the kubelet needs."
@@ -285,7 +287,7 @@ def node_findings(
     ports += MIRROR_PORTS if settings.embedded_registry else ()
     taken = sorted(set(ports) & set(machine.listening)) if there.version is None else []
     if taken:
-        message = f"something listens on port {', '.join(map(str, taken))} already, which K3s needs."
+        message = f"something already listens on port {', '.join(map(str, taken))}, which K3s needs."
         findings.append(Finding("k3s.port", "error", name, message, "See ss -ltnp there, and stop it."))
     if machine.swap_mib:
         message = f"it has {machine.swap_mib} MiB of swap; K3s runs with it, and pods do not use it."
@@ -295,10 +297,10 @@ def node_findings(
     findings += _disk(name, settings, machine, release, archives_mib)
     gpu = machine.gpu
     if settings.gpu is True and gpu is None:
-        message = "k3s_gpu is true, and it has no NVIDIA driver running."
+        message = "k3s_gpu is true, but no NVIDIA driver is running on it."
         findings.append(Finding("k3s.gpu", "error", name, message, "See nvidia-smi there, or set k3s_gpu to auto."))
     elif gpu and settings.gpu and not (gpu.toolkit and gpu.runtime):
-        message = f"it has a GPU and no {layout.TOOLKIT if not gpu.toolkit else layout.RUNTIME}: no pod could use it."
+        message = f"it has a GPU, but no {layout.TOOLKIT if not gpu.toolkit else layout.RUNTIME}: no pod could use it."
         remedy = "Install the package nvidia-container-toolkit, or set k3s_gpu to false."
         findings.append(Finding("k3s.gpu", "error", name, message, remedy))
     return findings
@@ -361,7 +363,7 @@ def release_files(
     findings = []
     for file in missing:
         what = {images: "the archive of images", sums: "the release's list of checksums"}.get(file, "the binary")
-        message = f"{what} is not there: {place}/{file} (k3s_source)."
+        message = f"{what} is missing: {place}/{file} (k3s_source)."
         remedy = f"Put it there from the release {settings.version}."
         if file == sums and not laid:
             remedy += f" Or give its SHA-256: k3s_checksums.{architecture}."

@@ -46,7 +46,7 @@ def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[F
     try:
         old = release(installed)
     except CollectionError:
-        found = f"K3s there says that it is {installed!r}, which is not a release."
+        found = f"K3s there reports version {installed!r}, which is not a release."
         remedy = "Remove it by hand, or with k3s_state=absent, and run again."
         return "refused", [Finding("k3s.unknown-version", "error", subject, found, remedy)]
     if old == new:
@@ -57,7 +57,7 @@ def step(installed: str | None, wanted: str, subject: str) -> tuple[Step, list[F
         return "refused", [Finding("k3s.downgrade", "error", subject, message, remedy)]
     if new.major != old.major or new.minor > old.minor + 1:
         message = f"{installed} is installed, and {wanted} skips a minor release."
-        remedy = f"Go by one minor at a time: set k3s_version to a v{old.major}.{old.minor + 1} release first."
+        remedy = f"Go one minor at a time: set k3s_version to a v{old.major}.{old.minor + 1} release first."
         return "refused", [Finding("k3s.skipped-minor", "error", subject, message, remedy)]
     return "upgrade", []
 

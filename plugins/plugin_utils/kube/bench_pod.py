@@ -114,8 +114,8 @@ def alone(pods: t.Sequence[Plain], own: str | None = None) -> None:
         if mine is None or _order(each) < _order(mine):
             name, space = each["metadata"]["name"], each["metadata"]["namespace"]
             raise CollectionError(
-                f"another run measures this instance, in the pod {name}: two at once would measure each other. Wait for its end. "
-                f"Where its playbook was killed: kubectl delete pod {name} -n {space}"
+                f"another run is measuring this instance, in the pod {name}: two at once would distort each other. Wait until it ends. "
+                f"If its playbook was killed: kubectl delete pod {name} -n {space}"
             )
 
 

@@ -242,8 +242,8 @@ def room(
             problems.append(f"{words}; {reserve:g} GiB must stay free. Nothing was stopped. {prune}")
         elif (full_percent := 100 * (1 - left / total)) >= percent:
             problems.append(
-                f"{words}: its disk would be {full_percent:.0f} % full, and from {percent:g} % on the "
-                f"kubelet removes images of which nothing runs yet. Nothing was stopped. {prune}"
+                f"{words}: its disk would be {full_percent:.0f} % full, and from {percent:g} % on, the "
+                f"kubelet removes images that no container uses yet. Nothing was stopped. {prune}"
             )
     shown = max(round(need, 1), 0.1) if lacking and need else 0.0  # 0: nothing to judge; a small image shows 0.1
     return {"lacking": lacking, "need_gib": shown, "problems": problems}

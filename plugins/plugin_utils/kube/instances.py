@@ -75,7 +75,7 @@ def instances(objects: t.Mapping[str, t.Sequence[Plain]], node_names: t.Mapping[
         except (KeyError, IndexError, TypeError, ValueError, StopIteration) as exc:
             raise CollectionError(
                 f"StatefulSet {about.get('namespace')}/{about.get('name')} has the labels of {MANAGER}, but is not a rank as the "
-                f"role k8s_dgx makes it ({type(exc).__name__}: {exc}). Remove the labels, or delete it."
+                f"role k8s_dgx creates it ({type(exc).__name__}: {exc}). Remove the labels, or delete it."
             ) from exc
     made = [_served(key, by_rank) for key, by_rank in sorted(found.items())]
     twice = [name for name, count in collections.Counter(each.name for each in made).items() if count > 1]

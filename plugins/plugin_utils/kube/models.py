@@ -137,7 +137,7 @@ def picture(
     """
     if without and without not in {each.name for each in served}:
         there = ", ".join(each.name for each in served) or "none"
-        raise CollectionError(f"without: no instance {without!r} is served (there: {there}). Name one of them.")
+        raise CollectionError(f"without: no instance {without!r} is served (served: {there}). Name one of them.")
     named = node_names or {}
     by_node = {(each["metadata"].get("labels") or {}).get(HOSTNAME): each for each in kube_nodes}
     planned = networks.hosts(cluster.get("fabric"))
@@ -176,7 +176,7 @@ def _memory(spark: Spark, given: float | None, node: Plain | None) -> Spark:
         return replace(spark, unseen="it did not answer")
     free = from_plain(Node, node, f"cluster: nodes.{spark.host}").mem_available_kib
     return (
-        replace(spark, unseen="it does not say MemAvailable")
+        replace(spark, unseen="it does not report MemAvailable")
         if free is None
         else replace(spark, free_gib=free / KIB_PER_GIB)
     )
@@ -218,7 +218,7 @@ def _without(spark: Spark, name: str) -> Spark:
     return replace(
         spark,
         free_gib=free,
-        unseen=spark.unseen or ("" if free is not None else f"{name} does not say what it holds"),
+        unseen=spark.unseen or ("" if free is not None else f"{name} does not state its memory"),
         shares={key: value for key, value in spark.shares.items() if key != name},
         coming=tuple(each for each in spark.coming if each != name),
         vfs={vf: each for vf, each in spark.vfs.items() if each != name},
@@ -322,7 +322,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     if fit.nodes > 1 and free:
         overrides = {**overrides, "instance": {**overrides["instance"], "vf_index": free[0]}}
     rooms = {spark.host: spark.room_gib for spark in sparks}
-    unknown = [f"{host}: how much memory is free there is not known" for host, room in rooms.items() if room is None]
+    unknown = [f"{host}: its free memory is not known" for host, room in rooms.items() if room is None]
     poorest = min(fit.hosts, key=lambda host: rooms[host] or 0.0)
     room = math.floor((rooms[poorest] or 0.0) * 10) / 10
 

@@ -57,8 +57,8 @@ def pci(host: str, function: PlannedFunction, vf: PlannedVf) -> str:
     """Return a VF's PCI address; CollectionError if no run has read it yet."""
     if vf.pci is None:
         raise CollectionError(
-            f"{host}: {vf_name(function, vf)}: its PCI address is not known. Make the VFs and gather roce_info "
-            "first: it is read of the node."
+            f"{host}: {vf_name(function, vf)}: its PCI address is not known. Create the VFs and gather roce_info "
+            "first: it is read from the node."
         )
     return vf.pci
 
@@ -159,7 +159,7 @@ def missing(objects: t.Iterable[t.Mapping[str, t.Any]], there: t.Iterable[t.Mapp
         if each.get("kind") == "NetworkAttachmentDefinition"
     }
     return [
-        f"NetworkAttachmentDefinition {namespace}/{name} is not there, so a rank would stay ContainerCreating. "
-        "Set k8s_platform_parts.networks to present, and run the platform's part with the same -l; or create it."
+        f"NetworkAttachmentDefinition {namespace}/{name} does not exist, so a rank would stay in ContainerCreating. "
+        "Set k8s_platform_parts.networks to present, and run the platform part with the same -l; or create it."
         for namespace, name in sorted(needed(objects) - known)
     ]

@@ -133,7 +133,7 @@ def _not_at_work(pod: Object | None) -> str:
         waiting = (each.get("state") or {}).get("waiting") or {}
         if waiting.get("reason"):
             return (
-                f"the SR-IOV device plugin ({name}) waits: {waiting['reason']} {waiting.get('message', '')}".strip()
+                f"the SR-IOV device plugin ({name}) is waiting: {waiting['reason']} {waiting.get('message', '')}".strip()
                 + "."
             )
     return f"the SR-IOV device plugin ({name}) is not ready. See `kubectl describe pod -n kube-system {name}`."
@@ -143,18 +143,18 @@ def _why(host: str, lacking: t.Sequence[str], pools: t.Mapping[str, str], facts:
     """Return why the plugin does not offer these VFs, from its file and the node's facts."""
     log = f"See `kubectl logs -n kube-system -l {PART}=sriov_device_plugin` of that node."
     if not facts or host not in facts:
-        return f"the SR-IOV device plugin runs and has not found it. {log}"
+        return f"the SR-IOV device plugin runs, but has not found it. {log}"
     node = from_plain(Node, facts[host], f"{host}: roce_info")
     vfs = {vf.pci: vf for function in node.functions for vf in function.vfs}
     for name in lacking:
         pci = pools.get(name)
         if pci is None:
-            return f"{name} is not in the plugin's file. Run the platform's part again (site.yml --tags platform)."
+            return f"{name} is not in the plugin's file. Run the platform part again (site.yml --tags platform)."
         if pci not in vfs:
-            return f"the node has no VF {pci}. Run the fabric's part again (site.yml --tags fabric)."
+            return f"the node has no VF {pci}. Run the fabric part again (site.yml --tags fabric)."
         if vfs[pci].hca is None:
             return (
-                f"VF {pci} has no RDMA device. See that mlx5_ib is loaded there, and that `rdma system` says netns shared: "
+                f"VF {pci} has no RDMA device. Check that mlx5_ib is loaded there, and that `rdma system` shows netns shared: "
                 "in exclusive mode the node does not see a device that a pod once had."
             )
     return f"its VFs and their RDMA devices are there, but the SR-IOV device plugin has not found them. {log}"

@@ -122,8 +122,8 @@ def fault(made: t.Mapping[str, t.Any]) -> str | None:
     told = " ".join(" ".join(str(word).split()) for word in words if word)[-400:]
     if "OOMKilled" in told:
         most = str(made["spec"]["containers"][0]["resources"]["limits"]["memory"]).replace("Gi", " GiB")
-        return f"the pod took more than its {most} of memory"
-    return f"the program did not end well: exit status {end.get('exitCode', 'unknown')}. {told}".strip()
+        return f"the pod used more than its memory limit of {most}"
+    return f"the program failed: exit status {end.get('exitCode', 'unknown')}. {told}".strip()
 
 
 def outcome(
@@ -137,7 +137,7 @@ def outcome(
 
     Raises CollectionError if it will not finish: its pull failed, its time is up, or its pod was deleted or cannot be scheduled.
     """
-    runs = [f"{host}: it was pulled, and its program still runs"] if host in watch.digests else []
+    runs = [f"{host}: the image was pulled, but its program still runs"] if host in watch.digests else []
     failed = watch.ended(pods, events, now, runs)
     if host in watch.digests and not pods:
         failed = [f"{host}: its pod was deleted by someone else. Run again."]

@@ -185,7 +185,7 @@ class Watch:
         for each in status.get("containerStatuses") or ():  # waiting for its digest would last until the time limit
             if "running" in (each.get("state") or {}):
                 return (
-                    f"{host}: its pod runs, which no pod of {NOTHING} can, and its kubelet calls the image "
+                    f"{host}: its pod runs, which no pod of {NOTHING} can, and its kubelet reports the image as "
                     f"{str(each.get('imageID') or '')!r}, which has no digest: this kubelet does not report what it runs."
                 )
         tried = [each for each in own if each.get("reason") in _TRIES]
@@ -230,7 +230,7 @@ def unscheduled(pod: Object) -> str:
     """Return the scheduler's reason why no node accepts a pod; empty if one does, or the scheduler has not looked."""
     for each in (pod.get("status") or {}).get("conditions") or ():
         if each.get("type") == "PodScheduled" and each.get("status") == "False":
-            return str(each.get("message") or each.get("reason") or "it does not say why")
+            return str(each.get("message") or each.get("reason") or "no reason is given")
     return ""
 
 

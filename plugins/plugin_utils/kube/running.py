@@ -128,8 +128,8 @@ def _bracketed(address: str) -> str:
 
 def _unreached(instance: str, head: Plain | None) -> str:
     if head is None:
-        return f"instance {instance!r} has no head that runs"
+        return f"instance {instance!r} has no running head"
     return (
-        f"instance {instance!r} is served within the cluster alone (its Service is a ClusterIP): say in "
-        "dgxspark_verify_groups where it is reached, or set k8s_dgx_serving.service_type"
+        f"instance {instance!r} can be reached only within the cluster (its Service is a ClusterIP): say in "
+        "dgxspark_verify_groups where to reach it, or set k8s_dgx_serving.service_type"
     )

@@ -227,8 +227,8 @@ def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings
     if open_to_all := next((word for word in words if word in _SHOWN), None):
         what = "its API's key" if _SHOWN[open_to_all] == "k8s_dgx_api_key" else "the hub's token"
         raise CollectionError(
-            f"plan: rank {member.rank} is told {what} by {open_to_all}, which everybody reads who may see pods and "
-            f"ConfigMaps. Take it out of the profile or the overrides, and give it in {_SHOWN[open_to_all]}."
+            f"plan: rank {member.rank} gets {what} by {open_to_all}, which everyone can see who may read pods and "
+            f"ConfigMaps. Remove it from the profile or the overrides, and give it in {_SHOWN[open_to_all]}."
         )
     if any(instance.meeting in word for word in argv):
         named = [word.replace(instance.meeting, meeting) for word in argv]
@@ -254,13 +254,13 @@ def _inside(argv: t.Sequence[str], member: pod.Member, instance: Instance) -> li
             made[made.index(flag) + 1] = value
         elif member.rank == 0 or counts[flag]:
             raise CollectionError(
-                f"plan: rank {member.rank}: its command has {flag} {counts[flag]} times, so that its API cannot be put behind the "
-                "key's door. Let the plan say it alone, or leave k8s_dgx_api_key out."
+                f"plan: rank {member.rank}: its command has {flag} {counts[flag]} times, so its API cannot be protected by the API "
+                "key. Let only the plan set it, or leave k8s_dgx_api_key out."
             )
     own = next((word for word in made if word.partition("=")[0] in _OTHER_WAYS), None)
     if own:
         raise CollectionError(
-            f"plan: rank {member.rank}: {own} gives the API another way in, past the key's door. Take it out, or leave "
+            f"plan: rank {member.rank}: {own} opens another way into the API, without the API key. Remove it, or leave "
             "k8s_dgx_api_key out."
         )
     return made

@@ -109,7 +109,7 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
                 "needs its own static VF address. Use per_rank, or attachment host."
             )
         raise CollectionError(
-            "kubernetes.workload: leader_worker_set is not offered yet, for attachment host neither. Use per_rank."
+            "kubernetes.workload: leader_worker_set is not supported yet, not even with attachment host. Use per_rank."
         )
     return chosen
 
@@ -128,7 +128,7 @@ def node_name(value: str, where: str) -> str:
     """Return a node's name: labels with dots between them."""
     if len(value) > 253 or not all(map(_LABEL.match, value.split("."))):
         raise CollectionError(
-            f"{where}: {value!r} cannot be the name of a node in Kubernetes. Give its own one in node_names, as "
+            f"{where}: {value!r} cannot be the name of a node in Kubernetes. Give its node name in node_names, as "
             "`kubectl get nodes` shows it."
         )
     return value

@@ -41,13 +41,13 @@ _REMEDY = {
     "verbs": "Run playbooks/verify.yml; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
     "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then playbooks/verify.yml.",
     "mtu": "Run the fabric part again on that node, then playbooks/verify.yml.",
-    "link": "Plug the cable in, or see why the VF has no link; after kubectl delete pod the next pod has its VFs.",
+    "link": "Plug the cable in, or find out why the VF has no link; after kubectl delete pod, the next pod has its VFs.",
     "path-mtu": "Run playbooks/verify.yml: its step mtu names the link.",
-    "address": "See that the network attachment and Multus are ours, or make them alike.",
-    "arp": "See that the network attachment is ours: it sets the sysctls.",
-    "peer": "See why the rank that does not answer is not running.",
-    "patches": "The rank's log has the patch's own words.",
-    "load": "Look at the head's log; raise k8s_dgx_serving.load_timeout_s where it was still loading.",
+    "address": "Use this collection's network attachment and Multus, or configure yours in the same way.",
+    "arp": "Use this collection's network attachment: it sets the sysctls.",
+    "peer": "Find out why the rank that does not answer is not running.",
+    "patches": "See the patch's own message in the rank's log.",
+    "load": "Look at the head's log; raise k8s_dgx_serving.load_timeout_s if it was still loading.",
     "port": "Give the instance ports that nothing else on the nodes uses.",
 }
 
@@ -84,7 +84,9 @@ def _unscheduled(pod: Pod) -> Found | None:
         elif lacking:
             remedy = "Lower k8s_dgx_serving.requests, or free the node."
         else:
-            remedy = "See that the node is in the cluster under this name (k8s_dgx_node_names), ready and not cordoned."
+            remedy = (
+                "Check that the node is in the cluster under this name (k8s_dgx_node_names), ready and not cordoned."
+            )
         return _wrong("unschedulable", pod, f"it cannot be scheduled: {text}", remedy), ""
     return None
 
@@ -129,7 +131,7 @@ def _event(pod: Pod, reason: str | None, text: str) -> Finding | None:
     if reason == "FailedCreatePodSandBox" and re.search(
         r"network-attachment-definition.*not found|cannot find a network-attachment", text
     ):
-        remedy = "Set k8s_platform_parts.networks to present, and run the platform's part with the same -l."
+        remedy = "Set k8s_platform_parts.networks to present, and run the platform part with the same -l."
         return _wrong("attachment", pod, text, remedy, final=True)
     if reason == "FailedCreatePodSandBox" and gone:
         remedy = "The VF is not on the node, or in another pod's namespace: see roce_info there, and sriov_roce_reset_stranded."
@@ -151,7 +153,7 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
     said = str(state.get("message") or "").strip()
     cause = CAUSES.get(code) if isinstance(code, int) else None
     if state.get("reason") == "OOMKilled":
-        remedy = "The node's memory went to something else during the load: see memory_guard and the plan's memory."
+        remedy = "Something else took the node's memory during the load: see memory_guard and the plan's memory."
         return _wrong("oom", pod, "it was OOM-killed.", remedy, final=True)
     if cause:
         message = said or f"{cause} (exit status {code})"
@@ -159,7 +161,10 @@ def _ended(pod: Pod, state: t.Mapping[str, t.Any], restarts: int) -> Finding:
         return _wrong(cause, pod, message, _REMEDY.get(cause, ""), final=final)
     message = said or f"it ended with exit status {code} ({state.get('reason', 'no reason')})."
     return _wrong(
-        "ended", pod, message, f"Its log has the engine's own words: kubectl logs --previous {pod['metadata']['name']}"
+        "ended",
+        pod,
+        message,
+        f"See the engine's own message in its log: kubectl logs --previous {pod['metadata']['name']}",
     )
 
 
@@ -250,7 +255,7 @@ def _unmade(
 
 def _admission(text: str) -> str:
     if "PodSecurity" in text:
-        return "Let the namespace's label pod-security.kubernetes.io/enforce be privileged: ranks mount folders of the node."
+        return "Set the namespace's label pod-security.kubernetes.io/enforce to privileged: ranks mount folders of the node."
     if "exceeded quota" in text:
         return "Raise the namespace's ResourceQuota, or lower k8s_dgx_serving.requests."
     return "See which admission policy or webhook of the cluster refuses it."
@@ -259,7 +264,7 @@ def _admission(text: str) -> str:
 def _removed(sets: t.Sequence[t.Mapping[str, t.Any]], ranks: int) -> list[Found]:
     if len(sets) >= ranks:
         return []
-    said = f"{len(sets)} of {ranks} are there: the others were removed since they were applied."
+    said = f"{len(sets)} of {ranks} exist: the others were removed after they were applied."
     return [(Finding("kube.removed", "error", "StatefulSets", said, "Run the playbook again."), "")]
 
 

@@ -19,8 +19,8 @@ def rails(
     """Return the VFs of one index on a host, as its pod has them. Raises CollectionError if there are none."""
     if host not in planned:
         raise CollectionError(
-            f"fabric: {host} is not in the fabric plan, so its ranks have no addresses. Run the fabric part "
-            "(sriov_roce), which plans it, first."
+            f"fabric: {host} is not in the fabric plan, so its ranks have no addresses. First run the fabric part "
+            "(sriov_roce), which plans it."
         )
     found = networks.rails(planned[host], index)
     if not found:
@@ -55,7 +55,7 @@ def distinct(members: t.Sequence[pod.Member]) -> None:
         other = nodes.setdefault(member.node, member.host)
         if other != member.host or sum(m.node == member.node for m in members) > 1:
             raise CollectionError(
-                f"node_names: {other} and {member.host} are both node {member.node!r}. Each rank needs its own."
+                f"node_names: {other} and {member.host} are both node {member.node!r}. Each rank needs a node of its own."
             )
 
 

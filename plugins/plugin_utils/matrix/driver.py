@@ -159,7 +159,7 @@ def run(
     result: Plain = {"measured": 0, "ended": "done", "message": ""}
     kept = steps.save() if waiting else Step(ok=True)
     if not kept.ok:
-        raise CollectionError(f"what serves now cannot be kept, so nothing is touched: {kept.message}")
+        raise CollectionError(f"what is served now cannot be saved, so nothing is touched: {kept.message}")
     try:
         for case in waiting:
             ended = _over(bounds, begun, expected_s(journal, matrix), result["measured"])
@@ -184,7 +184,7 @@ def run(
     finally:
         back = steps.restore()  # also for a run that was killed after its last case
     if not back.ok:
-        result["message"] = f"{result['message']} What served before could not be restored: {back.message}".strip()
+        result["message"] = f"{result['message']} What was served before could not be restored: {back.message}".strip()
         result["restored"] = False
     return result | {"left": len(left(journal, cases))}
 

@@ -47,7 +47,7 @@ class Journal:
             owner = os.pread(self._lock, 32, 0).decode(errors="replace").strip()
             os.close(self._lock)
             raise CollectionError(
-                f"{folder}: another run (process {owner or 'unknown'}) measures here. One that was stopped ends after its case; "
+                f"{folder}: another run (process {owner or 'unknown'}) is measuring here. A run that was stopped ends after its case; "
                 "wait for it, or choose another dgxspark_matrix_dir."
             ) from exc
         os.ftruncate(self._lock, 0)

@@ -148,7 +148,7 @@ def table(results: Plain, ended: Plain, paths: t.Mapping[str, str]) -> list[str]
         why = {"time": "the time limit is reached", "stopped": "it was stopped", "lost": "a node was lost"}.get(
             ended["ended"], ""
         )
-        lines.append(f"{ended['left']} cases are left ({why}): run it again to go on.")
+        lines.append(f"{ended['left']} cases are left ({why}): run it again to continue.")
     lines += [f"{name.capitalize()}: {path}" for name, path in paths.items()]
     return lines
 

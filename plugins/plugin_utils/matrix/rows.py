@@ -173,7 +173,7 @@ def _variant(case: Case) -> str:
 
 def write(path: pathlib.Path, entry: Plain) -> None:
     """Write a file of an overlay atomically. CollectionError if it cannot be written."""
-    lines = "---\n# Of playbooks/matrix.yml, which writes it again after each case. An edit is lost.\n"
+    lines = "---\n# Written by playbooks/matrix.yml, again after each case. Edits are lost.\n"
     text = lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120)
     node_files.write(str(path.absolute()), text.encode(), 0o644)
 

@@ -128,7 +128,7 @@ def of_verdict(
             _cause(
                 "network-other",
                 "ranks",
-                f"The network {', '.join(others)} is neither NCCL's RDMA nor its TCP, and nothing is known of it here.",
+                f"The network {', '.join(others)} is neither NCCL's RDMA nor its TCP, and this collection does not know it.",
                 "Set NCCL_NET=IB, or NCCL_NET_PLUGIN=none if the image contains that plugin.",
             )
         )
@@ -142,7 +142,7 @@ def of_verdict(
                     "error",
                     who(evidence, number),
                     f"NCCL gave up with code {code} ({CODES.get(code, 'of CUDA')}).",
-                    "The first NCCL WARN line of all ranks tells the cause.",
+                    "The first NCCL WARN line of all ranks shows the cause.",
                 ),
                 f"{place} -> {code}",
                 fatal=True,
@@ -170,7 +170,7 @@ def of_verdict(
             )
         )
     made += [
-        _cause("foreign-log", name, "Nothing of NCCL is in it.", "Give NCCL's log of that rank.", severity="warning")
+        _cause("foreign-log", name, "It contains no NCCL output.", "Give NCCL's log of that rank.", severity="warning")
         for name, count in evidence.sources.items()
         if not count
     ]
@@ -204,7 +204,7 @@ def _warnings(evidence: Evidence) -> list[Cause]:
             "warning",
             who(evidence, numbers[0]) + (f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""),
             f"NCCL warns: {text}",
-            "Nothing is known of this line here. NCCL's own documentation, or its issues, may say more.",
+            "This collection does not know this line. NCCL's own documentation, or its issues, may say more.",
             text,
             "warning",
         )
@@ -222,7 +222,7 @@ def _runs_apart(evidence: Evidence, comms: t.Sequence[Communicator], verdict: st
             "log",
             f"These are {len(found)} runs, which share no communicator: "
             f"{runs.described(found, lambda number: who(evidence, number))}.",
-            "Give the logs of one run alone: a file that a later run appended to has the lines of both.",
+            "Give the logs of one run only: a file that a later run appended to has the lines of both.",
             severity="error" if verdict == "unknown" else "warning",
         )
     ]
@@ -233,7 +233,7 @@ def _why_tcp(evidence: Evidence, number: int, process: Process) -> list[Cause]:
     subject = who(evidence, number)
     no_rdma = runs.no_rdma(evidence, process)
     if no_rdma == "NCCL_IB_DISABLE":
-        return [_cause("ib-disabled", subject, "NCCL_IB_DISABLE switches RDMA off.", "Take NCCL_IB_DISABLE away.")]
+        return [_cause("ib-disabled", subject, "NCCL_IB_DISABLE switches RDMA off.", "Unset NCCL_IB_DISABLE.")]
     if no_rdma:
         return [_cause("socket-asked", subject, "NCCL_NET=Socket asks for TCP.", "Set NCCL_NET=IB.")]
     if process.no_device or process.devices.get("IB") == ():
@@ -303,9 +303,9 @@ def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Ca
             _cause(
                 "device-not-open",
                 subject,
-                f"RDMA devices are there and cannot be opened: {', '.join(meant[:8])}. Their device nodes are not in this "
-                "container, or it has no right to them. Whether a port is active was not even asked.",
-                "Give the pod /dev/infiniband (device plugin with isRdma, or privileged); outside of pods look at the rights "
+                f"RDMA devices exist but cannot be opened: {', '.join(meant[:8])}. Their device nodes are not in this "
+                "container, or it has no permission to open them. Whether a port is active was not even checked.",
+                "Give the pod /dev/infiniband (device plugin with isRdma, or privileged); outside of pods check the permissions "
                 "of /dev/infiniband/uverbs*.",
                 f"NET/IB : Unable to open device {meant[0]}",
             )
@@ -315,8 +315,8 @@ def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Ca
             _cause(
                 "hca-unusable",
                 subject,
-                f"None of the RDMA devices of NCCL_IB_HCA ({', '.join(names)}) can be used: it is not in this container, "
-                "or has another name here, or its port is not active.",
+                f"None of the RDMA devices of NCCL_IB_HCA ({', '.join(names)}) can be used: they are not in this container, "
+                "or have another name here, or their port is not active.",
                 "Compare with `ls /sys/class/infiniband /dev/infiniband` in the container and `rdma link` on the node.",
                 line,
             )
@@ -326,7 +326,7 @@ def _why_no_device(evidence: Evidence, number: int, process: Process) -> list[Ca
             _cause(
                 "no-device-in-pod",
                 subject,
-                f"There is no RDMA device beside {process.oob}: a pod gets a network interface without /dev/infiniband.",
+                f"There is no RDMA device next to {process.oob}: a pod can have a network interface without /dev/infiniband.",
                 "Give the pod /dev/infiniband (device plugin with isRdma, or privileged).",
                 line,
             )
@@ -359,9 +359,9 @@ def _why_incomplete(
             _cause(
                 "no-communicator",
                 who(evidence, alone[0]) + (f" and {len(alone) - 1} more" if len(alone) > 1 else ""),
-                "It never starts a communicator, while others have one: it hangs before that, or it is of another run in "
-                "the same log.",
-                "Look whether that process still runs, and what it waits for; else give the logs of one run alone.",
+                "It never starts a communicator, while others have one: it hangs before that, or it belongs to another run "
+                "in the same log.",
+                "Check whether that process still runs, and what it waits for; otherwise give the logs of one run only.",
                 severity=severity,
             )
         ]
@@ -405,7 +405,7 @@ def _why_incomplete(
         _cause(
             "log-truncated",
             "log",
-            f"The logs are not whole. {text}.",
+            f"The logs are incomplete. {text}.",
             "Give the logs from their beginning, after the first collective has run.",
             severity=severity,
         )

@@ -105,24 +105,24 @@ def address(hosts: t.Sequence[PlannedHost], options: Options) -> str:
     wiring = _wire(hosts, chosen_index(hosts, options.vf_index))
     if not wiring.joined:
         raise CollectionError(
-            f"{hosts[0].name}: no address of the fabric is reached by all ranks, since their cables lead to different "
-            "neighbours. Say at which address of the management network, or of the pods', it is found (head)."
+            f"{hosts[0].name}: none of its fabric addresses is reachable from all ranks, since their cables lead to different "
+            "neighbours. Give its address on the management network, or on the pod network (head)."
         )
     return wiring.vfs[hosts[0].name][0].address
 
 
 def _unread(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
     """Return which name this host's variables need that has not been read from it yet; empty if none."""
-    remedy = "Make the VFs and gather roce_info first"
+    remedy = "Create the VFs and gather roce_info first"
     if options.bootstrap is None and options.attachment == "host" and vfs[0].netdev is None:
         return (
-            f"{name}: the name of VF {vfs[0].index}'s interface is not known. {remedy}, or say which interface is for "
+            f"{name}: the name of VF {vfs[0].index}'s interface is not known. {remedy}, or name the interface for "
             "start-up (bootstrap)."
         )
     unknown = [vf for vf in vfs if not vf.hca]
     if unknown and options.transport == "roce":
         return (
-            f"{name}: the HCA of VF {unknown[0].index} (MAC {unknown[0].mac}) is not known. {remedy}: the name is read of "
+            f"{name}: the HCA of VF {unknown[0].index} (MAC {unknown[0].mac}) is not known. {remedy}: the name is read from "
             "the node."
         )
     return ""
@@ -161,7 +161,7 @@ def environment(
             raise CollectionError(f"{what}: {value!r} is not one of {', '.join(known)}.")
     for what in ("bootstrap", "head", "debug"):
         if getattr(options, what) == "":
-            raise CollectionError(f"{what}: an empty text is no choice. Leave it out instead.")
+            raise CollectionError(f"{what}: an empty string is not a valid value. Leave it out instead.")
     wanted = [host for host in hosts if only is None or host.name in only]
     common = dict(workarounds or {})
     if options.debug is not None:
@@ -177,7 +177,7 @@ def environment(
         for key, value in variables.items():
             if not value:
                 raise CollectionError(
-                    f"{name}: {key} would be empty, and NCCL takes that for a value. Leave it out instead."
+                    f"{name}: {key} would be empty, and NCCL takes that as a value. Leave it out instead."
                 )
     return env
 
@@ -189,7 +189,7 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
     if name is None and not wiring.joined:
         raise CollectionError(
             f"{host.name}: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. "
-            "Say which interface does (bootstrap), for the role nccl by nccl_bootstrap: eth0 in a pod, the management one on a host."
+            "Name an interface that does (bootstrap; nccl_bootstrap for the role nccl): eth0 in a pod, the management one on a host."
         )
     if name is None:
         name = "net1" if options.attachment == "vf" else vfs[0].netdev or ""  # `_unread` refuses an unknown name
@@ -240,7 +240,7 @@ def _pinned(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> str:
     """Return the pinned GID index. CollectionError unless it is proven for each of the rank's VFs."""
     if not options.gids or name not in options.gids:
         raise CollectionError(
-            f"{name}: gid_index: {options.gid_index} is pinned, but nothing proves it. Give what roce_gid found on this "
+            f"{name}: gid_index: {options.gid_index} is pinned, but nothing proves it. Pass what roce_gid found on this "
             "host (gids), or leave gid_index out: NCCL 2.21 and newer find the index of each device themselves."
         )
     seen = {entry.address: entry.index for entry in options.gids[name]}

@@ -48,7 +48,7 @@ def judge(
     empty = [name for name, count in evidence.sources.items() if not count]
     if not evidence.sources or (empty and len(empty) == len(evidence.sources)):
         raise CollectionError(
-            f"{', '.join(empty) or 'The log'}: nothing of NCCL is in it. Give the log of a rank that ran with "
+            f"{', '.join(empty) or 'The log'}: no NCCL output in it. Give the log of a rank that ran with "
             "NCCL_DEBUG=INFO, from its beginning."
         )
     comms = communicators(evidence)
@@ -109,19 +109,21 @@ def _networks(evidence: Evidence, comms: t.Sequence[Communicator]) -> set[str]:
 
 def _gaps(evidence: Evidence, comms: t.Sequence[Communicator], expected: Expected, seen: int, world: int) -> list[str]:
     """Return what is missing to prove what every channel uses; empty if nothing is."""
-    gaps = [f"{name}: nothing of NCCL is in it" for name, count in evidence.sources.items() if not count]
+    gaps = [f"{name}: no NCCL output in it" for name, count in evidence.sources.items() if not count]
     gaps += runs.gaps(evidence, comms, _networks(evidence, comms), lambda number: causes.who(evidence, number))
     if not any(comm.nranks > 1 for comm in comms):
         gaps.append("no communicator of several ranks is in the logs")
     for comm in comms:
         if comm.state == "incomplete":
-            gaps += [f"communicator {comm.id}: {gap}" for gap in comm.gaps or ["nothing tells whether it was used"]]
+            gaps += [f"communicator {comm.id}: {gap}" for gap in comm.gaps or ["nothing shows whether it was used"]]
     if seen < world:
         gaps.append(f"{seen} of {world} ranks are in the logs")
     if seen > world:
-        gaps.append(f"{seen} ranks are in the logs, and no communicator holds more than {world}: how many are there?")
+        gaps.append(
+            f"{seen} ranks are in the logs, and no communicator has more than {world}: the number of ranks is unknown"
+        )
     if any(comm.nranks > world for comm in comms):
-        gaps.append(f"a communicator has more ranks than the {world} that were said")
+        gaps.append(f"a communicator has more ranks than the expected {world}")
     spread = max((comm.nodes or 0 for comm in comms), default=0)
     if expected.nodes and spread < expected.nodes:
         gaps.append(f"NCCL sees {spread} nodes, not {expected.nodes}")

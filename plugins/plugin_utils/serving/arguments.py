@@ -148,7 +148,7 @@ class _Build:
                 False,
                 f"{remedy} If the image is older or newer than that, nothing needs to be done.".strip(),
             )
-            message = f"{message} That is what the table of {self.parser.version} says, and the image is another: it is passed on."
+            message = f"{message} This is what the table of {self.parser.version} says, but the image has another version: it is passed on."
         if refused and kind == "choice" and name in _OF_CHECKPOINT.get(self.engine, ()):
             refused = False
             message = f"{message} A checkpoint that states its own method overrides it; without one the engine does not start. It is passed on."
@@ -213,7 +213,7 @@ class _Build:
         if spec is None:
             self.unknown(name, value, [{"flag": flag}])
         elif spec.get("deprecated") == "no effect":
-            text = f"{self.what} keeps --{flag} without effect, so it is left out."
+            text = f"{self.what} still accepts --{flag}, but ignores it, so it is left out."
             use = f"Its successor: {spec['use']}." if spec.get("use") else "It may be left out here, too."
             self.findings.append(Finding("arguments.removed", "warning", f"settings.{name}", text, use))
         elif spec.get("deprecated") == "refused" and self.refuse(
@@ -358,13 +358,17 @@ class _Build:
         used = [*(place.removeprefix("--") for place in self.flags), *self.objects]
         differ = sorted({f"--{flag}" for flag in used if sides[0].spec(flag) != sides[-1].spec(flag)})
         between = " and ".join(side.version for side in sides)
-        newest = ", and rules count it as newer than all" if counted(self.version) > release(sides[-1].version) else ""
+        newest = (
+            ", and rules count the version as newer than all others"
+            if counted(self.version) > release(sides[-1].version)
+            else ""
+        )
         told = f"differ in {', '.join(differ)}" if differ else "agree on all flags in use"
         return Finding(
             "arguments.table",
             "warning",
             "engine.version",
-            f"There is no flag table of {self.what}, so that of {self.parser.version} is used{newest}. The tables of {between} {told}.",
+            f"There is no flag table for {self.what}, so the table of {self.parser.version} is used{newest}. The tables of {between} {told}.",
             "Look at these flags in the image (--help)." if differ else "Nothing needs to be done.",
         )
 

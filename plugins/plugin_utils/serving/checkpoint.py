@@ -25,7 +25,7 @@ def indexed(index: t.Mapping[str, t.Any], where: str) -> tuple[list[str], int | 
     names, metadata = index.get("weight_map"), index.get("metadata")
     if not isinstance(names, t.Mapping):
         raise CollectionError(
-            f"{where}: weight_map: a dictionary by tensor is needed. Give the file of the whole checkpoint."
+            f"{where}: weight_map: a dictionary keyed by tensor is needed. Give the file of the whole checkpoint."
         )
     size = metadata.get("total_size") if isinstance(metadata, t.Mapping) else None
     return [str(name) for name in names], int(size) if isinstance(size, (int, float)) and size > 0 else None

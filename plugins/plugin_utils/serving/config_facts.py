@@ -144,7 +144,7 @@ def _linear(config: Config, layers: int) -> Linear:
     kind = config.of.entry["mixer"].get("linear")
     if kind is None:
         raise Unread(
-            f"{config.where}: {config.architecture} has layers of linear attention, and what kind is not known. "
+            f"{config.where}: {config.architecture} has linear attention layers of an unknown kind. "
             "Write the profile's facts by hand."
         )
     what = "linear attention"
@@ -197,7 +197,7 @@ def _diffusion(config: Config) -> Diffusion | None:
         return None
     path, steps = config.figure("denoising_steps")
     if not isinstance(steps, (list, tuple)) or len(steps) != 3:
-        raise config.wrong(path, steps, "three numbers: the fewest steps, the usual ones, the most")
+        raise config.wrong(path, steps, "three numbers: the minimum, usual and maximum number of steps")
     return Diffusion(canvas=canvas, steps=tuple(config.whole(each, path, 1) for each in steps))
 
 

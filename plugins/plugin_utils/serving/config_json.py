@@ -145,7 +145,7 @@ class Config:
     def layers(self, value: int, path: str) -> int:
         """Return a checked number of layers."""
         if value > MOST_LAYERS:
-            raise self.wrong(path, value, f"a number of layers: {MOST_LAYERS} is the most")
+            raise self.wrong(path, value, f"a number of layers, at most {MOST_LAYERS}")
         return value
 
     def figure(self, name: str) -> tuple[str, t.Any]:
@@ -213,7 +213,7 @@ class Config:
         """Return each layer's compression ratio; None if it sees only its window."""
         path, stated = self.figure("ratios")
         if not isinstance(stated, list) or len(stated) < layers:
-            raise self.wrong(path, stated, f"a list of a number for each of {layers} layers")
+            raise self.wrong(path, stated, f"a list with a number for each of the {layers} layers")
         return [self.whole(each, path, 0) or None for each in stated[:layers]]
 
     def _list(self, mark: Entry, value: t.Any) -> t.Sequence[t.Any]:
@@ -239,6 +239,6 @@ class Config:
             layer, word = unknown[0]
             raise Unread(
                 f"{self.where}: {key}: {word!r} (layer {layer}) is not one of {', '.join(mark['words'])}: "
-                f"what such a layer is made of is not known. To go on, {_BY_HAND}."
+                f"it is not known what such a layer consists of. To continue, {_BY_HAND}."
             )
         return [mark["words"][word] for word in words[:count]]

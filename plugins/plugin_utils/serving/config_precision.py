@@ -165,7 +165,7 @@ def _groups(groups: t.Any, where: str, formats: _Formats) -> tuple[str | None, l
         if form is None:
             keys = ("num_bits", "type", "group_size")
             shown = {key: weights.get(key) for key in keys} if isinstance(weights, t.Mapping) else weights
-            unread.append(f"{where}: config_groups.{name}: weights {shown}: no format that is known.")
+            unread.append(f"{where}: config_groups.{name}: weights {shown}: unknown format.")
             continue
         targets = _names(group, "targets", where) or ["Linear"]
         # A layer class has no dot and starts with a capital letter.
@@ -185,14 +185,14 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
     method, algorithm = stated.get("quant_method") or made_by, stated.get("quant_algo")
     layers = stated.get("quantized_layers") or {}
     if not isinstance(layers, t.Mapping) or not all(isinstance(each, t.Mapping) for each in layers.values()):
-        raise CollectionError(f"{where}: quantized_layers: a dictionary by module is needed.")
+        raise CollectionError(f"{where}: quantized_layers: a dictionary keyed by module is needed.")
     usual = known.by("methods", method) or known.by("algorithms", algorithm)
     named: list[tuple[Names, str]] = []
     unread: list[str] = []
     bits = stated.get("bits", stated.get("w_bit"))
     if usual == "int4":
         if bits not in (None, 4):
-            unread.append(f"{where}: bits: weights of {bits} bits are not known.")
+            unread.append(f"{where}: bits: {bits}-bit weights are not known.")
             usual = None
         else:
             usual = known.of({"num_bits": 4, "type": "int", "group_size": stated.get("group_size")})
@@ -202,15 +202,13 @@ def scheme(stated: Tree, where: str, formats: t.Iterable[Tree]) -> Scheme:
     for each_algorithm, names in by_format.items():
         form = known.by("algorithms", each_algorithm)
         if form is None:
-            unread.append(f"{where}: quantized_layers: {each_algorithm!r} ({names[0]}) is not a format that is known.")
+            unread.append(f"{where}: quantized_layers: {each_algorithm!r} ({names[0]}) is not a known format.")
         else:
             named.append((Names(names), form))
     if not layers and stated.get("config_groups") and usual is None:
         usual, named, unread = _groups(stated["config_groups"], where, known)
     if usual is None and not named and not unread and method != algorithm:
-        unread.append(
-            f"{where}: quant_method {method!r}, quant_algo {algorithm!r}: no way to store tensors that is known."
-        )
+        unread.append(f"{where}: quant_method {method!r}, quant_algo {algorithm!r}: no known way to store tensors.")
     left_out = [
         name
         for key in ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
@@ -383,7 +381,7 @@ def _said(config: Config) -> tuple[list[tuple[tuple[str, ...], str]], dict[str, 
             found.append((tuple(_names_of(config, kind)), str(form)))
         elif named is not None:
             unknown[kind] = (
-                f"{config.where}: {stored['read']}: {named!r} is not a format that is known ({', '.join(stored['formats'])}): "
+                f"{config.where}: {stored['read']}: {named!r} is not a known format ({', '.join(stored['formats'])}): "
                 f"how {kind} are stored is taken from the list of modules."
             )
     return found, unknown

@@ -322,9 +322,9 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft
     yields = f"; {_yield(facts, draft, figures):.2f} tokens a step expected" if draft else ""
     if facts.diffusion:
         least, usual, most = facts.diffusion.tokens
-        yields = f"; {usual:.1f} tokens a pass expected, {least:.1f} to {most:.1f} by the text"
+        yields = f"; {usual:.1f} tokens a pass expected, {least:.1f} to {most:.1f} depending on the text"
     return (
-        f"one request's step: {shares}{yields}. Fitted {figures.fitted}; models left out were off by a median of "
+        f"one request's step: {shares}{yields}. Fitted {figures.fitted}; models held out of the fit were off by a median of "
         f"{figures.error['median']:.0%}, nine of ten by at most {figures.error['p90']:.0%}"
     )
 

@@ -24,9 +24,9 @@ def _changes(found: evidence.Comparison) -> str:
 
 def measured(rows_seen: evidence.MatchingRows) -> list[Finding]:
     """Return a finding for each equal row that failed, with the nearest stable row as the remedy."""
-    away = "Change a setting that decides, such as the experts' runner or CUDA graphs, and measure it."
+    away = "Change a setting that matters here, such as the experts' runner or CUDA graphs, and measure it."
     if rows_seen.way_out:
-        away = f"Row {rows_seen.way_out.row.id} is the nearest that was stable: {_changes(rows_seen.way_out)}."
+        away = f"Row {rows_seen.way_out.row.id} is the nearest stable one: {_changes(rows_seen.way_out)}."
     return [
         Finding(
             f"evidence.{found.row.id}",
@@ -58,7 +58,7 @@ def of_image(profile: Profile, image: knowledge.Entry) -> list[Finding]:
             "error",
             "",
             f"The image {profile.engine.image} is {has}, but the plan is made for {profile.engine.name} "
-            f"{profile.engine.version}: its flags and rules are of another version than what runs.",
+            f"{profile.engine.version}: its flags and rules are for another version than the one that runs.",
             f"Plan for the image (engine: {{name: {engine['name']}, version: {engine['version']}}}), or name an image "
             f"of {profile.engine.version} (engine.image).",
             ("engine.version", "engine.image"),
@@ -76,7 +76,7 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
             "facts.unjudged",
             "warning",
             "",
-            f"What {profile.model} is made of is not known, so {len(unjudged)} rules could not be judged: "
+            f"The facts of {profile.model} are not known, so {len(unjudged)} rules could not be judged: "
             f"{', '.join(unjudged)}.",
             "Give the profile its facts, or name the model's config.json (k8s_dgx_model_config), as the guide on profiles shows.",
             ("facts",),

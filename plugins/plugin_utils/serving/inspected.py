@@ -31,7 +31,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 HEADER = """\
 ---
 # yamllint disable rule:indentation rule:line-length
-# Read of the image itself by dgxspark.cluster.inspect_image: another run writes it again. Features that you add to an image are kept.
+# Read from the image itself by dgxspark.cluster.inspect_image: another run overwrites it. Features that you add to an image are kept.
 """
 
 
@@ -173,7 +173,7 @@ def _table(seen: Seen, parser: Parser, image: str, digest: str, version: str) ->
         return engine_table.entry(seen.engine, version, f"{image} {digest}", seen.requires, to_plain(parser))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise CollectionError(
-            f"{image}: its parser's flags are not what a parser has ({type(exc).__name__}: {printable(str(exc))}). Nothing was written."
+            f"{image}: its parser's flags do not have a parser's form ({type(exc).__name__}: {printable(str(exc))}). Nothing was written."
         ) from exc
 
 
@@ -237,13 +237,13 @@ def _own(
         "unread": [printable(text) for text in seen.unread],
     }
     own |= {key: value for key, value in read.items() if value}
-    return {**own, "source": [f"Read of {image} {digest}"], "verified": "measured"}
+    return {**own, "source": [f"Read from {image} {digest}"], "verified": "measured"}
 
 
 def _written(entry: Plain, checked: Plain, kind: str, path: str) -> File:
     """Return an entry as a file whose text reads back as the entry. Raises KnowledgeError if it does not fit its schema."""
     try:
-        knowledge.validate(kind, checked, f"what was read of the image ({path})")
+        knowledge.validate(kind, checked, f"what was read from the image ({path})")
     except knowledge.KnowledgeError as exc:
         raise knowledge.KnowledgeError(f"{printable(str(exc), 600)} Nothing was written.") from exc
     text = engine_table.text(entry, HEADER)

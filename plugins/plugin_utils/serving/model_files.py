@@ -48,7 +48,7 @@ def given(path: str | None, files: t.Mapping[str, t.Any] | None) -> Plain | None
         return None
     if CONFIG not in files:
         raise CollectionError(
-            f"model_files: the weights on the node have no {CONFIG}, or are not there yet. Name the model's own "
+            f"model_files: the weights on the node have no {CONFIG}, or are not there yet. Name the model's own file "
             "(k8s_dgx_model_config), or fetch the weights first."
         )
     return {"config": files[CONFIG], "quant": files.get(QUANT), "where": f"{CONFIG} of the weights"}

@@ -51,7 +51,7 @@ def checked(files: t.Mapping[str, t.Any], where: str, model: str | None, revisio
             raise CollectionError(f"{where}: {name}: an object is needed, not {type(content).__name__}.")
     if CONFIG not in files:
         raise CollectionError(
-            f"{where} has no {CONFIG}. Name the folder of the model itself, a cached model, or the model as the hub does (org/name)."
+            f"{where} has no {CONFIG}. Name the folder of the model itself, a cached model, or the model by its name on the hub (org/name)."
         )
     return Source(dict(files), where, model, revision)
 
@@ -64,7 +64,7 @@ def folder(path: str) -> Source:
         place = _snapshot(place)
     if not place.is_dir():
         raise CollectionError(
-            f"{path}: there is no such folder on the controller. Name a folder, or the model as the hub does (org/name)."
+            f"{path}: there is no such folder on the controller. Name a folder, or the model by its name on the hub (org/name)."
         )
     files = {name: read_json(place / name) for name in FILES if (place / name).is_file()}
     model = named.name.removeprefix("models--").replace("--", "/", 1) if named else None
@@ -131,9 +131,7 @@ def _token(path: str | None) -> str | None:
 def hub(model: str, revision: str | None = None, endpoint: str | None = None, token_file: str | None = None) -> Source:
     """Fetch a model's files from the hub. The token goes only to the endpoint: httpx drops it on redirects to another host."""
     if not _REPO.fullmatch(model):
-        raise CollectionError(
-            f"model: {model!r} is neither a folder that is there nor a name as the hub has it (org/name)."
-        )
+        raise CollectionError(f"model: {model!r} is neither an existing folder nor a name on the hub (org/name).")
     base = (endpoint or ENDPOINT).rstrip("/")
     token = _token(token_file)
     if token and not base.startswith("https://"):

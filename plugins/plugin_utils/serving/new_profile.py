@@ -176,7 +176,7 @@ def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
     formats = checkpoint.formats(names, overlays)
     found = model_facts(source.files[CONFIG], source.files.get(QUANT), overlays, where, formats)
     if found["facts"] is None:
-        weighs = f" Its checkpoint has {size / 1e9:.0f} GB, by which the Sparks were counted." if size else ""
+        weighs = f" Its checkpoint has {size / 1e9:.0f} GB; the number of Sparks follows from that." if size else ""
         made.open(
             "facts",
             f"{' '.join(found['unread'])} The list of facts is in the guide; without it neither memory nor speed is planned.{weighs}",
@@ -244,7 +244,7 @@ def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
     if not native:  # nothing but the size of its files is known
         free = _FREE * (cluster.get("free_gib") or _FREE_USUAL)
         too_large = weighs and weighs * 1e9 / 2**30 / nodes > free
-        return f"its files come to {weighs / nodes:.0f} GB for each." if too_large else ""
+        return f"its files take {weighs / nodes:.0f} GB on each." if too_large else ""
     least, why = min(native, _SHORT), ""
     for settings in ({}, {"context_length": least}):
         made = _planned({**entry, "settings": {**entry["settings"], **settings}}, cluster, overlays)
@@ -255,7 +255,7 @@ def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
                 for each in made["findings"]
                 if each["severity"] == "error" and each["rule"].startswith(("memory.", "topology."))
             ),
-            f"the cache holds {tokens} tokens; {least} are the minimum." if tokens < least else "",
+            f"the cache holds {tokens} tokens; the minimum is {least}." if tokens < least else "",
         )
         if not why:
             break
@@ -332,7 +332,7 @@ def _name(source: Source, wanted: Wanted, made: Made) -> str:
         model = "local/" + re.sub(r"[^\w.-]", "-", source.where.rstrip("/").rpartition("/")[2] or "model")
         made.open(
             "model",
-            "the name that the hub has it by, org/name: the Sparks fetch weights by it (dgxspark_profile_model=…).",
+            "the model's name on the hub, org/name: the Sparks fetch weights by that name (dgxspark_profile_model=…).",
         )
     return model
 
@@ -377,7 +377,7 @@ def new_profile(
         known = (
             "knowledge/parsers has no entry for it"
             if entry is None
-            else f"{engine['version']} does not have the family's"
+            else f"{engine['version']} does not have the family's parser"
         )
         made.open("settings", f"{setting}: {known}. Name one of {engine['name']}'s, or leave it out.")
     settings = _decisive(kin, precision, overlays) if kin else {}

@@ -93,10 +93,10 @@ def _busy(host: str, available: float, busy: t.Sequence[str]) -> Finding:
         "memory.node-busy",
         "warning",
         "",
-        f"{host} is serving something: {', '.join(busy)}. Its {available:.1f} GiB are what that leaves, so the default for "
+        f"{host} is serving something: {', '.join(busy)}. Its {available:.1f} GiB are only what is left, so the default for "
         "an unmeasured Spark is used.",
-        f"Stop it and plan again, or give what {host} has before the load as k8s_dgx_free_gib (free_gib); for a model "
-        "beside it, also what it holds (taken_gib).",
+        f"Stop it and plan again, or give what {host} has free before the load as k8s_dgx_free_gib (free_gib); for a second "
+        "model next to it, also give what it holds (taken_gib).",
         ("free_gib",),
         SOURCE,
     )
@@ -107,9 +107,9 @@ def _full(host: str, available: float, least: float) -> Finding:
         "memory.node-full",
         "warning",
         "",
-        f"{host} has {available:.1f} GiB free, though nothing uses its VFs; an idle Spark has {least:g} at least. Something "
-        "else holds its memory, and the plan counts with what is left.",
-        f"Look at what runs on {host} (desktop, another server, a file in /dev/shm), end it, and plan again.",
+        f"{host} has {available:.1f} GiB free, though nothing uses its VFs; an idle Spark has at least {least:g}. Something "
+        "else holds its memory, and the plan uses what is left.",
+        f"Find what holds memory on {host} (desktop, another server, a file in /dev/shm), stop or remove it, and plan again.",
         ("free_gib",),
         SOURCE,
     )
@@ -120,8 +120,8 @@ def _silent(hosts: t.Sequence[str]) -> Finding:
         "memory.node-unmeasured",
         "info",
         "",
-        f"{', '.join(hosts)} did not answer: the default for an unmeasured Spark counts there.",
-        "Make them reachable, or give what they have before the load as k8s_dgx_free_gib (free_gib).",
+        f"{', '.join(hosts)} did not answer: the default for an unmeasured Spark is used there.",
+        "Make them reachable, or give what they have free before the load as k8s_dgx_free_gib (free_gib).",
         ("free_gib",),
         SOURCE,
     )

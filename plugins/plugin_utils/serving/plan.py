@@ -327,9 +327,7 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     name = served.get(row.id) or nearly[row.id]
     reason = mine.reason
     if row.id not in served:
-        reason += (
-            f" Row {row.id} does not state all that it ran with, so variant {name} is the closest match that is known."
-        )
+        reason += f" Row {row.id} does not state everything it ran with, so variant {name} is the closest known match."
     better = best.row.id if best.row is not None and best.row.id not in {*served, *nearly} else None
     if better and best.row is not None:
         reason += f" Row {better} is better ({best.reason}), but no variant of {first.id} matches it."

@@ -124,7 +124,7 @@ def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> s
     said = [f"its {key} {engine[key]}" for key in ("version", "versions", "image") if engine.get(key)]
     own = {key: under[key] for key in _ENGINES_OWN if under.get(key)}
     said += [key if isinstance(of, str) else f"{key} ({', '.join(sorted(of))})" for key, of in own.items()]
-    return f"engine.name is {_engine(over)['name']}, not {engine['name']} as below: dropped {', '.join(said) or 'nothing'}."
+    return f"engine.name is {_engine(over)['name']}, not {engine['name']} as in the layer below: dropped {', '.join(said) or 'nothing'}."
 
 
 def _on(base: Entry, own: Entry) -> Entry:
@@ -156,7 +156,7 @@ def extended(entry: Entry, known: t.Mapping[str, Entry], above: tuple[str, ...] 
         return _kept(entry)
     base, seen = entry["extends"], (*above, str(entry["id"]))
     if base in seen:
-        raise knowledge.KnowledgeError(f"profile {seen[0]!r}: extends: {' → '.join([*seen, base])} is a circle.")
+        raise knowledge.KnowledgeError(f"profile {seen[0]!r}: extends: {' → '.join([*seen, base])} is a cycle.")
     if base not in known:
         raise knowledge.KnowledgeError(
             f"profile {seen[0]!r}: extends: there is no profile {base!r}. Known: {', '.join(sorted(known))}."
@@ -245,8 +245,8 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
     engine = dataclasses.replace(engine, version=tables.version_of(engine.name, engine.version, engine.image))
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", engine.version):
         raise CollectionError(
-            f"profile {name!r}: engine.version: {engine.version!r} is not a version. Write a release such as 0.5.12, or the image's "
-            "own word where it names none, such as latest."
+            f"profile {name!r}: engine.version: {engine.version!r} is not a version. Write a release such as 0.5.12 or, if the image has "
+            "none, its own name for the version, such as latest."
         )
     dialect = tables.dialect(engine.name, engine.version)
     faults: list[CollectionError] = []
@@ -294,7 +294,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
     if engine.versions and not matches(engine.version, engine.versions):
         faults.append(
             CollectionError(
-                f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that it claims. "
+                f"profile {name!r}: engine.version: {engine.version} is not in the range {engine.versions} that the profile claims. "
                 "Use a version in the range, or widen it to try the version unproven: engine.versions in the overrides "
                 '(k8s_dgx_overrides: {engine: {versions: ""}} takes every version), or in a profile of your own.'
             )

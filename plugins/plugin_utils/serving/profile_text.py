@@ -58,7 +58,7 @@ def _seal(text: str) -> str:
 
 def sealed(text: str, of: str) -> str:
     """Return a file: the profile under a header with its origin. of: what it was made from."""
-    made = f"---\n# Made by dgxspark.cluster.profile of {of}. Where a person decides, it says `{MARK[2:]}`.\n"
+    made = f"---\n# Made by dgxspark.cluster.profile from {of}. Where a person must decide, it says `{MARK[2:]}`.\n"
     return f"{made}{_SEAL}{_seal(text)}\n{text}"
 
 

@@ -64,8 +64,8 @@ def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> n
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
     if start_up is None:
         raise CollectionError(
-            "cluster: nccl: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. Say which "
-            "interface of the hosts does (k8s_dgx_nccl_bootstrap, the management network's), or let pods have VFs of "
+            "cluster: nccl: the ranks' cables lead to different neighbours, so no VF reaches all of them for start-up. Name the "
+            "hosts' interface that does (k8s_dgx_nccl_bootstrap, the management network's), or let pods have VFs of "
             "their own (k8s_dgx_attachment=vf)."
         )
     return replace(options, bootstrap=start_up, head=options.head or instance.meeting)
@@ -78,7 +78,7 @@ def _unseen(unseen: t.Mapping[str, str]) -> Finding:
         "",
         f"NCCL's variables are left out for all ranks: {next(iter(unseen.values()))}"
         + (f" The same applies to {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
-        "Make the VFs, let every node answer, and plan again. Without these variables NCCL falls back to sockets.",
+        "Create the VFs, make sure that every node answers, and plan again. Without these variables NCCL falls back to sockets.",
         ("fabric",),
         ("DESIGN, NCCL environment",),
     )

@@ -52,7 +52,9 @@ def read(path: str, overlays: t.Sequence[str] = (), values: t.Mapping[str, t.Any
         file = pathlib.Path(path)
     try:
         if not file.is_file():
-            raise CollectionError("there is no such file. A relative path begins where the playbook is called.")
+            raise CollectionError(
+                "there is no such file. A relative path starts at the folder where the playbook is called."
+            )
         data = file.read_bytes() if file.stat().st_size <= knowledge.LARGEST else b""
     except OSError as exc:
         raise CollectionError(f"recipe {path}: cannot be read: {exc.strerror}. Check its permissions.") from exc
@@ -233,7 +235,7 @@ class _Maker:
             made["revision"] = self.revision
         lines = [{"text": x.text, "became": x.became, "why": x.why} for x in (*self.lines, *self.source.lines)]
         made["recipe"] = {"file": self.name, "lines": lines}
-        knowledge.validate(KIND, made, "the profile that it makes")
+        knowledge.validate(KIND, made, "the resulting profile")
         return made
 
     def image_said(self) -> tuple[recipe_source.Became, str]:
@@ -295,7 +297,7 @@ class _Maker:
         elif key in ("tp_size", "pp_size", "ep_size", "dp_size", "enable_expert_parallel"):
             self.parallelism(key, value, text)
         elif key in ELSEWHERE:
-            self.told(text, "ours", f"said to each rank by {ELSEWHERE[key]}.")
+            self.told(text, "ours", f"set for each rank by {ELSEWHERE[key]}.")
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             self.told(text, "refused", "no flag has such a name.")
         elif known or key in self.dialect.tables.settings:
@@ -303,7 +305,7 @@ class _Maker:
             self.told(text, "setting", name if name == key else f"{name}, which is {key}")
         else:
             self.settings[name] = value
-            why = f"no flag of {self.dialect.parser.engine} {self.dialect.parser.version}'s table."
+            why = f"not in the flag table of {self.dialect.parser.engine} {self.dialect.parser.version}."
             if self.source.mods:
                 why += f" A patch of the image may add it: {', '.join(self.source.mods)}."
             self.told(text, "passed on", why)
@@ -331,9 +333,7 @@ class _Maker:
             self.told(f"tp {tp}, pp {pp}", "not used", "the recipe is for a single Spark, for which its tool sets 1.")
             self.parallel |= {"tp": 1, "pp": 1, "ep": min(self.parallel["ep"], 1)}
         elif self.source.least > 1 and tp * pp == 1:
-            self.told(
-                f"at least {self.source.least} nodes", "not used", "its command spreads over one GPU: tp and pp are 1."
-            )
+            self.told(f"at least {self.source.least} nodes", "not used", "its command uses one GPU: tp and pp are 1.")
         self.parallel["ep"] = self.parallel["ep"] or self.parallel["tp"]
         self.parallel["nodes"] = self.parallel["tp"] * self.parallel["pp"]
 
@@ -383,7 +383,7 @@ class _Maker:
             self.told(
                 f"model {self.model}",
                 "ours",
-                f"a folder for {found}, by {VALUES if own else 'the recipe'}: the weights come from the hub by name.",
+                f"a folder for {found}, according to {VALUES if own else 'the recipe'}: the weights come from the hub by name.",
             )
             self.model = found
 

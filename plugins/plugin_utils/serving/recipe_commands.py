@@ -203,7 +203,9 @@ def chosen(served: list[Served], choice: str = "", where: str = "", names: t.Seq
     for number, other in enumerate(served):
         if other not in sure:
             first[0].told(
-                f"(command {called[number]}, in a branch, {other.inside})", "not used", "another is run in any case."
+                f"(command {called[number]}, in a branch, {other.inside})",
+                "not used",
+                "another command runs in any case.",
             )
     return first[0]
 
@@ -411,7 +413,7 @@ def _compose(found: Source, words: list[str], exported: dict[str, str]) -> Serve
         one.told(
             "docker compose",
             "not used",
-            "its file is not read: the image and the variables that the file says are not known.",
+            "its file is not read: the image and the variables that the file sets are not known.",
         )
     return one
 

@@ -34,7 +34,7 @@ _TOLD = {
     "refused": "pre_exec post_exec post_commands",
 }
 _WHY = {
-    "not used": "it tells people or the other tool, not the engine.",
+    "not used": "it is for people or the other tool, not for the engine.",
     "ours": "the plan and the pod's template say how many Sparks there are and how the container runs.",
     "refused": _HOOK,
 }
@@ -130,13 +130,13 @@ def _recipe(found: Source, document: Plain, choice: str, file: str) -> Source:
     key = f"command_{choice}" if f"command_{choice}" in others else "command"
     if others and not document.get(key):
         raise CollectionError(
-            f"it has several commands and none that counts by itself. Say which: {file}#"
+            f"it has several commands and no default one. Say which: {file}#"
             f"{' or #'.join(name.removeprefix('command_') for name in others)}."
         )
     command = _text(document.get(key))
     for other in others:
         if other != key:
-            found.told(other, "not used", f"another of its commands is taken, {key}.")
+            found.told(other, "not used", f"another of its commands is used, {key}.")
     for key in document:
         if key in others:
             continue
@@ -153,7 +153,7 @@ def _recipe(found: Source, document: Plain, choice: str, file: str) -> Source:
         _PLACEHOLDER.findall("\n".join(map(_text, [command, *defaults.values(), *_mapping(document, "env").values()])))
     )
     for name in sorted(defaults.keys() - used):
-        found.told(f"defaults.{name}: {_text(defaults[name])}", "not used", "the command does not have it.")
+        found.told(f"defaults.{name}: {_text(defaults[name])}", "not used", "the command does not use it.")
     return found
 
 
@@ -232,7 +232,7 @@ def _compose(given: dict[str, str], document: Plain, choice: str, file: str) -> 
     name, found = next((name, found) for name, (found, taken) in made.items() if taken is one)
     recipe_commands.put(found, one)
     found.title = found.title or name
-    found.lines += [Line(f"services.{other}", "not used", "it is not the service that is taken.") for other in left]
+    found.lines += [Line(f"services.{other}", "not used", "it is not the service that is used.") for other in left]
     found.lines += [Line(str(key), "not used", _WHY["not used"]) for key in document if key != "services"]
     return found
 

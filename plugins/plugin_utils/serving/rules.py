@@ -121,7 +121,7 @@ def _unsure(rule: Rule, since: str) -> Rule:
     return dataclasses.replace(
         rule,
         severity=_MILDER[rule.severity],
-        message=f"In releases {since}, and this build names none: {rule.message}",
+        message=f"Applies to releases {since}, and this build names no release: {rule.message}",
         remedy=f"{rule.remedy} Or have the image inspected before it is served: k8s_dgx_inspect_image.",
     )
 

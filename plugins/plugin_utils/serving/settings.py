@@ -385,7 +385,9 @@ def canonical(
     found, kept, faults, given = read_layer(settings, environment, dialect)
     for key in sorted(found.keys() & ELSEWHERE.keys()):
         faults.append(
-            Finding("arguments.owned", "error", given[key], "the plan says it to each rank.", f"Give {ELSEWHERE[key]}.")
+            Finding(
+                "arguments.owned", "error", given[key], "the plan sets it for each rank.", f"Give {ELSEWHERE[key]}."
+            )
         )
     if faults:
         raise CollectionError(" ".join(f"{where}: {fault}" for fault in faults), findings=faults)

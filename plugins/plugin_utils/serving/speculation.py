@@ -129,7 +129,7 @@ def _dspark(steps: int | None, tokens: int | None, topk: int, gamma: int | None,
             "speculative_dspark_block_size",
             "the drafter's block size (gamma) is not known here: SGLang reads it from the drafter's config.json, and assumes "
             f"{DEFAULT_GAMMA} where that has none. The plan assumes {DEFAULT_GAMMA}, too.",
-            "Give it (speculative_dspark_block_size), or the profile's drafter its gamma.",
+            "Set speculative_dspark_block_size, or gamma in the profile's drafter.",
         )
         return Draft("DSPARK", 1, 1, DEFAULT_GAMMA + 1, False, (unknown,))
     need = _whole("gamma", gamma, 1) + 1 if gamma is not None else _whole("speculative_num_draft_tokens", tokens, 2)

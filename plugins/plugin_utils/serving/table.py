@@ -29,7 +29,7 @@ def memory_lines(memory: t.Mapping[str, t.Any]) -> list[str]:
     gauge = "".join(sign * round(max(memory[key], 0) / whole * WIDTH) for key, sign, _name in _PARTS)
     gauge = gauge[:WIDTH].ljust(round(min(memory["free_gib"] / whole, 1) * WIDTH), ".")
     legend = ", ".join(f"{sign} {name} {max(memory[key], 0):g}" for key, sign, name in _PARTS if memory[key])
-    assumed = " (assumed: nobody measured it)" if memory["free_assumed"] else ""
+    assumed = " (assumed: not measured)" if memory["free_assumed"] else ""
     cache, most = f"{memory['kv_tokens']} tokens of cache", memory["kv_tokens_most"]
     if memory["free_assumed"] and memory["kv_tokens"] == 0:
         cache = f"no cache below {memory['free_needed_gib']:g} GiB free, {most} tokens with {memory['free_most_gib']:g}"
@@ -90,7 +90,7 @@ def _evidence(row: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield f"evidence  row {row['id']} is equal and was {row['verdict']}{_measured(row)}: {row['source'][0]}"
         if row["assumed"]:
             left = ", ".join(f"{key}={value}" for key, value in row["assumed"].items())
-            yield f"          the row leaves open, so the version's default counts: {left}"
+            yield f"          the row does not state these, so the version's default counts: {left}"
     else:
         other = ", ".join(
             f"{key} {_said(pair['row'])} there, {_said(pair['plan'])} here" for key, pair in row["differs"].items()

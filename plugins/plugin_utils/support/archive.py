@@ -24,7 +24,7 @@ MEANINGS = {
     "user": "names of users",
     "mail": "mail addresses",
     "addr": "IPv4 and IPv6 addresses",
-    "mac": "MAC addresses, and what is made of them",
+    "mac": "MAC addresses, and what is derived from them",
     "guid": "GUIDs",
     "serial": "serial numbers",
     "id": "UUIDs and other long identifiers",
@@ -60,13 +60,13 @@ def pieces_of(host: str, seen: t.Mapping[str, t.Any] | None, most: int) -> tuple
     seen: `read`, the results of its commands, each with `item` (its `name`), `cmd`, `stdout`, `rc` or `msg`; or `error`.
     """
     if not seen or not seen.get("read"):
-        return [], str((seen or {}).get("error") or "it was not asked: an earlier part of this run failed on it")
+        return [], str((seen or {}).get("error") or "nothing was read: an earlier part of this run failed on it")
     found = []
     for read in seen["read"]:
         name = str(read.get("item", {}).get("name", "unnamed"))
         text = str(read.get("stdout") or "")
         if not text.strip():
-            why = read.get("msg") or read.get("stderr") or "it said nothing"
+            why = read.get("msg") or read.get("stderr") or "no output"
             text = f"[nothing: {str(why).strip()}]"
         found.append(Piece(f"{host}/{name}.txt", _newest(text, most)))
     return found, None
@@ -106,7 +106,7 @@ def build(
     CollectionError if something private would remain in it.
     """
     redactor = Redactor(private)
-    absent = [Piece(f"{host}/NOT-READ.txt", f"{host} gave nothing: {why}\n") for host, why in missing.items()]
+    absent = [Piece(f"{host}/NOT-READ.txt", f"{host} returned nothing: {why}\n") for host, why in missing.items()]
     told = Piece("about.json", json.dumps(about, indent=1, sort_keys=True, default=str) + "\n")
     given = sorted([*pieces, *absent, told], key=lambda piece: piece.path)
     redactor.learn(text for piece in given for text in (piece.path, piece.text))
@@ -117,9 +117,9 @@ def build(
     lines = (f"{len(clean)} files", *said, "replaced:", *(counted or ["  nothing"]), "", *LOOK)
     clean["README.txt"] = "\n".join(
         (
-            "What a bug report of dgxspark.cluster needs, made by playbooks/support.yml. Names, addresses and secrets were",
+            "What a bug report for dgxspark.cluster needs, made by playbooks/support.yml. Names, addresses and secrets were",
             "replaced: the same thing has the same pseudonym in all files. mapped(addr-1) is the GID of the IPv4 address",
-            "addr-1, link-local(mac-1) the one made of mac-1, guid(mac-1) a GUID of it; *** was a secret.",
+            "addr-1, link-local(mac-1) the one made from mac-1, guid(mac-1) a GUID of it; *** was a secret.",
             "",
             *lines,
             "",
@@ -130,7 +130,7 @@ def build(
         if held:
             raise CollectionError(
                 f"{path} would still contain {MEANINGS[held[0]]} that this run knows of: nothing was written. Please report that, with "
-                "the file's name and nothing of its content."
+                "the file's name and none of its content."
             )
     return Made(_packed(name, clean), lines, replaced, tuple(sorted(clean)))
 

@@ -122,7 +122,7 @@ def _of_file(path: pathlib.Path) -> t.Iterator[str]:
         text = path.read_text("utf-8", "replace").strip()
     except OSError as exc:
         raise CollectionError(
-            f"{path} cannot be read ({exc.strerror}): what is in it could not be taken out of the archive. Run this as the user who "
+            f"{path} cannot be read ({exc.strerror}): its contents could not be kept out of the archive. Run this as a user who "
             "may read it."
         ) from exc
     if text:

@@ -64,8 +64,8 @@ def chain(
         )
         if found is None:
             raise CollectionError(
-                f"{waiting[0]} and {holder} share no wire of the fabric, nor does any other node lead there. Lay the fabric "
-                "first (site.yml --tags fabric), or name addresses for copies in model_weights_copy_addresses."
+                f"{waiting[0]} and {holder} share no link of the fabric, and no other node connects them. Set up the fabric "
+                "first (site.yml --tags fabric), or set addresses for copies in model_weights_copy_addresses."
             )
         host, parent, address = found
         parents[host] = (parent, address)

@@ -104,10 +104,10 @@ def _function(
         message = f"{netdev.name} runs at {netdev.speed_mbps} Mb/s; at least {least} Mb/s is required."
         yield _failed(place, "link.speed", message, "Check the cable's type and the switch port's speed and FEC.")
     if netdev.mtu is not None and netdev.mtu < planned.mtu:
-        message = f"the MTU of {netdev.name} is {netdev.mtu}, planned is {planned.mtu}."
+        message = f"the MTU of {netdev.name} is {netdev.mtu}; the plan says {planned.mtu}."
         yield _failed(place, "link.mtu", message, _MAKE.format(role="netplan_vf"))
     if (function.numvfs or 0) < len(planned.vfs):
-        message = f"{netdev.name} has {function.numvfs or 0} VFs, planned are {len(planned.vfs)}."
+        message = f"{netdev.name} has {function.numvfs or 0} VFs; the plan says {len(planned.vfs)}."
         yield _failed(place, "vf.count", message, _MAKE.format(role="sriov_roce"))
 
 
@@ -129,12 +129,14 @@ def _vf(evidence: Evidence, end: End) -> t.Iterator[Result]:
         message = f"the VF {vf.pci} has no netdev (driver: {vf.driver or 'none'})."
         yield _failed(place, "vf.unbound", message, _MAKE.format(role="sriov_roce"))
         return
-    yield from _down(place, netdev, "It follows its function's link; else: " + _MAKE.format(role="netplan_vf"))
+    yield from _down(
+        place, netdev, "Its link follows that of its function; otherwise: " + _MAKE.format(role="netplan_vf")
+    )
     if netdev.mtu is not None and netdev.mtu < end.vf.mtu:
-        message = f"the MTU of {netdev.name} is {netdev.mtu}, planned is {end.vf.mtu}."
+        message = f"the MTU of {netdev.name} is {netdev.mtu}; the plan says {end.vf.mtu}."
         yield _failed(place, "link.mtu", message, _MAKE.format(role="netplan_vf"))
     if netdev.mac and netdev.mac.lower() != end.vf.mac.lower():
-        message = f"the MAC of {netdev.name} is {netdev.mac}, planned is {end.vf.mac}."
+        message = f"the MAC of {netdev.name} is {netdev.mac}; the plan says {end.vf.mac}."
         yield _failed(place, "vf.mac", message, _MAKE.format(role="sriov_roce"))
 
 

@@ -79,7 +79,7 @@ def _carried(evidence: Evidence, host: str, readings: t.Any, where: str) -> Carr
     nothing: frozenset[Place] = frozenset()
     for key in ("before", "after"):
         if not readings.get(key):
-            return Carried(host, nothing, nothing, f"there is no reading {key} on {host}")
+            return Carried(host, nothing, nothing, f"there is no `{key}` reading on {host}")
     before, after = (counters_of(readings[key], f"{where}.{key}") for key in ("before", "after"))
     known = hcas_of(evidence, host)
     moved: dict[Place, list[PortDelta]] = {}

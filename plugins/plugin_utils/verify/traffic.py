@@ -89,7 +89,7 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
             why = why.format(address=end.vf.address, peer_address=peer.vf.address)
             message = f"{end} cannot send to {peer}: {why}."
             return _failed(subject, (end, peer), cause, message, "Run site.yml --tags fabric.", end.place)
-        message = f"{peer} ({peer.vf.address}) is not reached from {end}, not by a small packet either ({small})."
+        message = f"{end} cannot reach {peer} ({peer.vf.address}), not even with a small packet ({small})."
         return _failed(subject, (end, peer), "mtu.unreachable", message, "See the link and ARP steps; then the switch.")
     for side in (end, peer):
         narrow = _narrow(evidence, side, size)
@@ -164,15 +164,15 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
     if macs == [peer.vf.mac.lower()]:
         return Result(subject, "pass", (end.place, peer.place), f"{address} is at {macs[0]}", figures={"macs": macs})
     if not macs and answer.get("error"):
-        message = f"{end} cannot ask for {address}: {answer['error']}."
+        message = f"{end} cannot send an ARP request for {address}: {answer['error']}."
         return _failed(subject, ends, "arp.not-sent", message, "See the link step.", end.place)
     if not macs:
-        message = f"nothing answers {end} for {address}, which is planned for {peer}."
+        message = f"nothing answers ARP from {end} for {address}, which is planned for {peer}."
         return _failed(subject, ends, "arp.silent", message, "See the link and GID steps; then the switch's VLANs.")
     wrong = [mac for mac in macs if mac != peer.vf.mac.lower()]
     told = [_answerer(evidence, peer, mac, owners.get(mac)) for mac in wrong]
     cause, blame, _text, remedy = told[0]
-    also = "" if len(wrong) == len(macs) else "besides it, "
+    also = "" if len(wrong) == len(macs) else "in addition, "
     message = f"{address} is {peer}'s ({peer.vf.mac}); {also}{'; '.join(text for _c, _b, text, _r in told)}."
     result = _failed(subject, ends, cause, message, remedy, blame)
     result.figures["macs"] = macs
@@ -182,10 +182,8 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
 def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> tuple[str, Place | None, str, str]:
     """Return who answered in place of `peer` or besides it: cause, place, message, remedy."""
     if owner is None:
-        remedy = (
-            "Look for a foreign device with this address on the segment, or a node with another MAC than it showed."
-        )
-        return "arp.stranger", peer.place, f"{mac} answers, which no planned host has", remedy
+        remedy = "Look for a foreign device with this address on the segment, or a node that sends another MAC than it reported."
+        return "arp.stranger", peer.place, f"{mac} answers, which belongs to no planned host", remedy
     place, netdev = owner
     if place == peer.place:
         return (
@@ -196,15 +194,15 @@ def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> t
         )
     if place.host != peer.host:
         text = f"{place} ({netdev or mac}) answers for it"
-        return "arp.duplicate", place, text, f"Take the address {peer.vf.address} from {place.host}."
+        return "arp.duplicate", place, text, f"Remove the address {peer.vf.address} from {place.host}."
     what = "the twin" if place.vf is not None and place.slot != peer.function.slot else "another interface of the node"
     ignore = _arp_ignore(evidence, place, netdev)
     why = "" if ignore is None else f": arp_ignore is {ignore} on {netdev}"
-    remedy = "Set arp_ignore=1 and arp_announce=2 on it: site.yml --tags fabric does, by the role sriov_roce."
+    remedy = "Set arp_ignore=1 and arp_announce=2 on it: site.yml --tags fabric does this, with the role sriov_roce."
     if place.slot is None:  # the role leaves alone what is not in the plan
         remedy = (
             f"{netdev} is not in the plan, so site.yml leaves it alone: set net.ipv4.conf.{netdev}.arp_ignore=1 and "
-            f"arp_announce=2 in a file of /etc/sysctl.d on {place.host}, or take its cable out of this network."
+            f"arp_announce=2 in a file of /etc/sysctl.d on {place.host}, or disconnect that interface from this network."
         )
     return "arp.twin", place, f"{place} ({netdev or mac}), {what}, answers for it{why}", remedy
 
@@ -233,7 +231,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)failed status 12|retry.*exceeded|RETRY_EXC",
         "rdma.lost",
-        "Packets are being lost: compare the MTU of both ends and of the switch ports; see ARP for a twin.",
+        "Packets are being lost: compare the MTU of both ends and of the switch ports; check the ARP step for a twin that answers.",
     ),
     (
         r"(?i)failed status 13|RNR",
@@ -243,7 +241,7 @@ _SAID: tuple[tuple[str, str, str], ...] = (
     (
         r"(?i)unable to find the infiniband|IB device .* not found|did not detect devices",
         "rdma.no-device",
-        "The RDMA device is not there for user space: see `ibv_devices` and `rdma link` on the node.",
+        "The RDMA device is not available to user space: see `ibv_devices` and `rdma link` on the node.",
     ),
     (
         r"(?i)couldn't allocate MR|cannot allocate memory|memlock",
@@ -325,8 +323,8 @@ def _together(
 
 
 _TOGETHER = (
-    "Each function alone is fine: check their PCIe width (firmware before 2026-04 wires the second at Gen5 x2), at the "
-    "switch port's rate limit, and at other load."
+    "Each function alone is fine: check their PCIe width (firmware before 2026-04 wires the second at Gen5 x2), the "
+    "switch port's rate limit, and other load."
 )
 
 
@@ -343,7 +341,7 @@ def _rdma(
         return _not_run(subject, path, (f"{client.host}: {sent['message']}", True))
     if sent["status"] != "ok":
         said = sent["message"] + (f" ({served['message']})" if served["message"] else "")
-        other = f"rdma.{'hang' if sent['status'] == 'hang' else 'failed'}", "See the message of the program."
+        other = f"rdma.{'hang' if sent['status'] == 'hang' else 'failed'}", "See the program's message."
         cause, remedy = next((entry[1:] for entry in _SAID if re.search(entry[0], said)), other)
         return _failed(
             subject, ends, cause, f"{_NAMES[kind]} from {client} to {server} fails: {said.rstrip('.')}.", remedy

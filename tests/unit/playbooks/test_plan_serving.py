@@ -80,8 +80,8 @@ def test_the_poorest_of_the_nodes_that_answered_counts(tmp_path: pathlib.Path) -
 def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: pathlib.Path) -> None:
     code, output = plan(tmp_path, {"spark1": shown(110)})
     assert code == 0, output
-    assert "of 101 GiB free per node (assumed: nobody measured it)" in output
-    assert "spark2, spark3, spark4 did not answer: the default for an unmeasured Spark counts there" in output
+    assert "of 101 GiB free per node (assumed: not measured)" in output
+    assert "spark2, spark3, spark4 did not answer: the default for an unmeasured Spark is used there" in output
 
 
 def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> None:

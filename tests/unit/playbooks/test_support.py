@@ -187,7 +187,7 @@ def test_what_was_replaced_and_who_did_not_answer_is_said(archive: Archive) -> N
     ):
         assert said in readme and said in archive.output
     assert re.search(r"not read: spark-1: .*ssh.*Connection refused", readme), readme
-    assert archive.texts["bug/spark-1/NOT-READ.txt"].startswith("spark-1 gave nothing: ")
+    assert archive.texts["bug/spark-1/NOT-READ.txt"].startswith("spark-1 returned nothing: ")
     assert json.loads(archive.texts["bug/about.json"])["ansible_core"]
     assert json.loads(archive.texts["bug/plan.json"])["hosts"]
     assert json.loads(archive.texts["bug/plan-of-the-model.json"])["ranks"]
@@ -200,7 +200,7 @@ def test_check_mode_says_what_would_be_read_and_reads_nothing(tmp_path: pathlib.
     done = run(owner, planted(owner), SHOW, "-l", "kitchen-spark")
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
-    assert "Of each of kitchen-spark, at most 512 KiB each:" in output and "journal-k3s" in output
+    assert "From each of kitchen-spark, at most 512 KiB per file:" in output and "journal-k3s" in output
     assert not list(tmp_path.rglob("*.tar.gz"))
 
 

@@ -322,7 +322,7 @@ def test_archives_of_images_are_imported_while_k3s_runs(cluster: Owner) -> None:
     assert spoilt.code != 0 and "unrecognized image format" in spoilt.plain
     assert laid() == [f"engine-{newer[:12]}.tar.zst"], "what K3s cannot import is not left there"
     nowhere = run(path="elsewhere.tar")
-    assert nowhere.code != 0 and "elsewhere.tar: it is not there on the controller" in nowhere.plain
+    assert nowhere.code != 0 and "elsewhere.tar: it does not exist on the controller" in nowhere.plain
     del cluster.variables["spark2"]["k3s_image_archives"]
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
     assert laid() == [f"engine-{newer[:12]}.tar.zst"], "what is no longer listed stays"
@@ -393,7 +393,7 @@ def test_a_token_of_another_cluster(cluster: Owner, bare: Host) -> None:
     finally:
         server.sh(f"echo '{kept}' > /var/lib/rancher/k3s/server/agent-token")
     assert failed.code != 0
-    assert "The token is that of another cluster." in failed.plain
+    assert "The token belongs to another cluster." in failed.plain
 
 
 @pytest.mark.long
@@ -421,7 +421,7 @@ def test_no_archive_of_images(cluster: Owner, bare: Host) -> None:
     release(cluster.releases / "poor", OLD, images=False)
     failed = cluster.run(limit="spark3", k3s_source=str(cluster.releases / "poor"))
     assert failed.code != 0
-    assert "the archive of images is not there" in failed.plain
+    assert "the archive of images is missing" in failed.plain
 
 
 @pytest.mark.long
@@ -472,7 +472,7 @@ def test_a_failed_upgrade_goes_back_to_the_release_before_and_stops_there(cluste
     failed = cluster.run(k3s_version=NEWER)
     assert failed.code != 0
     assert "The kernel does not offer the cgroup controllers" in failed.plain
-    assert f"The node has gone back to {NEW}, which runs." in failed.plain
+    assert f"The node is back on {NEW}, which is running." in failed.plain
     assert server.tree("/etc/rancher", "/usr/local/bin") == before
     assert {n["status"]["nodeInfo"]["kubeletVersion"] for n in cluster.nodes().values()} == {NEW}
     assert "ActiveState=active" in server.sh("systemctl show --property=ActiveState k3s.service")

@@ -130,7 +130,7 @@ def test_somebody_else_s_file_is_named_and_nothing_is_done_there(tmp_path: pathl
     code, changed, output = cluster.run()
     assert code != 0
     assert changed == {"spark1": 0, "spark2": 1}
-    assert f"{nccl.CONF}: there already, and not written by this role" in " ".join(output.split())
+    assert f"{nccl.CONF}: already present, and not written by this role" in " ".join(output.split())
     assert [path.name for path in (tmp_path / "spark1").rglob("*")] == ["etc", "nccl.conf"]
     code, _changed, output = cluster.run(nccl_environment=False)
     assert code == 0, output
@@ -144,7 +144,7 @@ def test_in_check_mode_before_there_are_vfs_it_says_what_was_not_run(tmp_path: p
     assert "not run. In check mode" in output
     code, _changed, output = cluster.run()
     assert code != 0
-    assert "is not known. Make the VFs" in " ".join(output.split())
+    assert "is not known. Create the VFs" in " ".join(output.split())
 
 
 def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_path: pathlib.Path) -> None:

@@ -104,7 +104,7 @@ def test_check_mode_asks_nothing(server: ManyServer) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"workloads": ["nothing"]}, "There is no workload 'nothing'. Known are: agents, chat"),
+        ({"workloads": ["nothing"]}, "There is no workload 'nothing'. Known: agents, chat"),
         ({"workloads": []}, "workloads: name one or more"),
         ({"levels": [0]}, "levels, rounds and seconds must be more than 0"),
         ({"key_file": "/nowhere"}, "key_file: /nowhere cannot be read"),

@@ -125,7 +125,7 @@ def test_the_table_is_made_of_what_each_host_registered() -> None:
 
 def test_a_host_that_was_not_read_has_no_difference() -> None:
     made = run("fabric_changes", play({"spark1": {}}, dgxspark_plan=plan(["spark1"], SETTINGS, {})))
-    assert made["msg"].startswith("dgxspark.cluster.fabric_changes: spark1: it was not read")
+    assert made["msg"].startswith("dgxspark.cluster.fabric_changes: spark1 has not been read")
 
 
 def test_a_bare_node_would_get_vfs_files_and_addresses() -> None:

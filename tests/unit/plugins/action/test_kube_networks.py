@@ -67,7 +67,7 @@ def test_nodes_without_it_are_named_when_the_time_is_over(
         "Multus is not running on second after 30 s: ranks there would have no VFs. No rank was"
     )
     assert made["msg"].endswith(
-        "started. `kubectl get pods -n kube-system -l dgxspark.cluster/part=multus -o wide` and `kubectl describe` of a pod there say why."
+        "started. `kubectl get pods -n kube-system -l dgxspark.cluster/part=multus -o wide` and `kubectl describe` of a pod there show why."
     )
 
 
@@ -76,7 +76,7 @@ def test_an_api_that_does_not_answer_is_named_and_check_mode_asks_once(
 ) -> None:
     made, seconds = wait("the Kubernetes API did not answer: no route", check=True)
     assert (made["lacking"], seconds) == (["second", "spark1"], 0)
-    assert "started. Last, the Kubernetes API did not answer: no route. `kubectl get pods" in made["msg"]
+    assert "started. Last error: the Kubernetes API did not answer: no route. `kubectl get pods" in made["msg"]
 
 
 def test_devices_are_looked_for_on_all_hosts_of_the_play_unless_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_the_ranks_logs_prove_what_carried_the_figures() -> None:
 def test_logs_without_nccl_leave_the_transport_unknown_and_say_so() -> None:
     made = measured(processes(END, ""), ended=True)["transport"]
     assert made["verdict"] == "unknown"
-    assert "nothing of NCCL is in it" in made["summary"]
+    assert "no NCCL output in it" in made["summary"]
 
 
 def test_a_rank_that_could_not_be_started_is_told_by_its_start() -> None:

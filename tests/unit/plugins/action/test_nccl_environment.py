@@ -48,7 +48,7 @@ def test_where_cables_part_start_up_takes_the_management_network() -> None:
 def test_vfs_that_are_not_there_yet_are_no_fault_in_check_mode_alone() -> None:
     assert environment(unseen=True, check=True)["seen"] is False
     made = environment(unseen=True)
-    assert made["failed"] and "is not known. Make the VFs" in made["msg"]
+    assert made["failed"] and "is not known. Create the VFs" in made["msg"]
     assert environment(check=True)["environment"]["NCCL_NET"] == "IB"
 
 

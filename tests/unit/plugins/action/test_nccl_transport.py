@@ -118,7 +118,7 @@ def test_known_lines_of_any_component_are_read_in_the_pods_logs_too() -> None:
     assert found["pod rank-1"] == ["kernel.oom-kill"]
     Action.pods = {"rank-0": oom}
     result = run(pods=pods, expect="any", return_readings=True)
-    assert result["failed"] and "nothing of NCCL" in result["msg"]
+    assert result["failed"] and "no NCCL output" in result["msg"]
     assert result["readings"][0]["hits"][0]["id"] == "kernel.oom-kill"
 
 
@@ -133,8 +133,8 @@ def test_a_pod_without_a_line_of_nccl_is_named_and_no_proof() -> None:
     ("arguments", "says"),
     [
         ({}, "there is no log to read"),
-        ({"text": ""}, "nothing of NCCL"),
-        ({"text": "Hello\nworld"}, "nothing of NCCL"),
+        ({"text": ""}, "no NCCL output"),
+        ({"text": "Hello\nworld"}, "no NCCL output"),
         ({"paths": ["/nowhere/nccl.log"]}, "/nowhere/nccl.log: there is no such file"),
         ({"parts": [{"verdict": "ib"}]}, r"parts[0]: this is not what nccl_transport returned"),
     ],

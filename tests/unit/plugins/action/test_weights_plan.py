@@ -61,4 +61,4 @@ def test_a_host_that_has_it_is_copied_from_and_one_that_was_not_read_is_named() 
         ("spark2", False, ["spark1"])
     ]
     made = run("weights_plan", variables({"spark1": {"seen": has()}, "spark2": {}}), seen="seen")
-    assert made["msg"].startswith("dgxspark.cluster.weights_plan: spark2: what it has was not read.")
+    assert made["msg"].startswith("dgxspark.cluster.weights_plan: spark2: the weights there were not read.")

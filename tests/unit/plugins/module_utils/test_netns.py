@@ -74,7 +74,7 @@ def test_what_goes_wrong_inside_is_one_clear_error(namespace: str) -> None:
         entering(run)(namespace, wrong)
     with pytest.raises(CollectionError, match="/nonexistent"):
         entering(run)("/nonexistent", lambda *_arguments: 1)
-    with pytest.raises(CollectionError, match="no whole answer"):
+    with pytest.raises(CollectionError, match="no complete answer"):
         entering(run, 0.2)(namespace, lambda *_arguments: time.sleep(20))
     with pytest.raises(CollectionError, match="unexpected"):
         entering(run)(namespace, lambda *_arguments: 1 / 0)

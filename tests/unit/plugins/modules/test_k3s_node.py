@@ -131,7 +131,7 @@ def test_an_agent_takes_no_token_of_a_server(host: Host) -> None:
         "token": f"K10{'a' * 64}::server:{'b' * 64}",
     }
     failed = call(host, "k3s_node", **wanted)
-    assert failed["failed"] and "the token to join with is the servers' own" in failed["msg"]
+    assert failed["failed"] and "the join token is the servers' own" in failed["msg"]
     assert "b" * 64 not in json.dumps(failed)
     assert host.tree(*PLACES) == before
 
@@ -143,7 +143,7 @@ def test_a_failed_upgrade_puts_back_binary_files_and_data(host: Host) -> None:
     digest = stage(host, NEW, broken="starting kubernetes: failed to find memory cgroup (v2)")
     failed = call(host, "k3s_node", **server(host, digest, NEW, registries="a: secret\n"))
     assert failed["failed"] and "The kernel does not offer the cgroup controllers" in failed["msg"]
-    assert f"The node has gone back to {OLD}, which runs." in failed["msg"]
+    assert f"The node is back on {OLD}, which is running." in failed["msg"]
     assert host.tree("/etc/rancher", "/usr/local/bin", "/var/lib/dgxspark/k3s/record.json") == files
     assert "kept" in host.sh("cat /var/lib/rancher/k3s/server/db/state.db")
     assert host.sh("ls /var/lib/dgxspark/k3s") == "record.json"
@@ -178,7 +178,7 @@ def test_the_run_after_a_killed_upgrade_goes_back_to_what_was_before_both(host: 
     wanted = server(host, stage(host, NEW, broken=BROKEN), NEW)
     interrupt(host, signal.SIGKILL, wanted)
     failed = call(host, "k3s_node", **wanted)
-    assert failed["failed"] and f"The node has gone back to {OLD}, which runs." in failed["msg"], failed
+    assert failed["failed"] and f"The node is back on {OLD}, which is running." in failed["msg"], failed
     seen = call(host, "k3s_info")["machine"]["k3s"]
     assert (seen["version"], seen["active"]) == (OLD, "active")
     assert "kept" in host.sh("cat /var/lib/rancher/k3s/server/db/state.db")

@@ -90,6 +90,6 @@ def test_a_missing_folder_is_named_in_check_mode_too(tmp_path: pathlib.Path, run
     failed = run(check=True, needs={str(tmp_path / "none"): "Make it."})
     assert (
         failed["failed"]
-        and failed["msg"] == f"{tmp_path / 'none'}: the folder is not there. Make it."
+        and failed["msg"] == f"{tmp_path / 'none'}: the folder does not exist. Make it."
         and there(tmp_path) == []
     )

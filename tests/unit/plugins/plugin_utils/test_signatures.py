@@ -167,7 +167,7 @@ def test_a_path_that_is_none_is_one_error_with_what_to_do(path: str, needle: str
 def test_an_empty_folder_and_an_empty_text_are_errors(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CollectionError, match="no files"):
         signatures.read_path(str(tmp_path), TABLE)
-    with pytest.raises(CollectionError, match="nothing in it"):
+    with pytest.raises(CollectionError, match="it is empty"):
         signatures.read_text(" \n", TABLE)
 
 

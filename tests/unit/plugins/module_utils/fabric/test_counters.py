@@ -68,12 +68,16 @@ def test_a_device_that_counts_packets_alone_says_nothing_of_bytes() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
-        (MLX5, {**MLX5, "port_xmit_data": 999}, "went back from 1000 to 999"),
+        (MLX5, {**MLX5, "port_xmit_data": 999}, "dropped from 1000 to 999"),
         ({"port_xmit_data": 2**32 - 5, "port_rcv_data": 1}, {"port_xmit_data": 7, "port_rcv_data": 2}, "it wrapped"),
-        ({"port_xmit_data": 1, "port_rcv_data": 1}, {"port_xmit_data": 2**32 - 1, "port_rcv_data": 1}, "is full"),
-        ({"lifespan": 10}, {"lifespan": 10}, "does not count"),
-        ({"port_xmit_data": 1}, {"port_xmit_data": 9}, "does not count"),
-        (MLX5, {}, "does not count"),
+        (
+            {"port_xmit_data": 1, "port_rcv_data": 1},
+            {"port_xmit_data": 2**32 - 1, "port_rcv_data": 1},
+            "is at its maximum",
+        ),
+        ({"lifespan": 10}, {"lifespan": 10}, "does not report"),
+        ({"port_xmit_data": 1}, {"port_xmit_data": 9}, "does not report"),
+        (MLX5, {}, "does not report"),
     ],
 )
 def test_what_cannot_be_compared_is_unknown(before: dict[str, int], after: dict[str, int], words: str) -> None:
@@ -89,8 +93,8 @@ def test_another_device_of_the_same_name_is_unknown() -> None:
 
 def test_a_port_of_one_reading_only_is_unknown() -> None:
     reading = PortCounters("a", 1, "g", MLX5)
-    assert "not there afterwards" in (deltas([reading], [])[0].unknown or "")
-    assert "not there before" in (deltas([], [reading])[0].unknown or "")
+    assert "did not exist afterwards" in (deltas([reading], [])[0].unknown or "")
+    assert "did not exist before" in (deltas([], [reading])[0].unknown or "")
 
 
 def test_error_counters_that_grew_are_told() -> None:

@@ -150,7 +150,7 @@ def test_somebody_else_s_file_is_refused_and_nothing_is_touched(node: Node, path
     node.path(path).parent.mkdir(parents=True, exist_ok=True)
     node.path(path).write_text("NCCL_DEBUG=INFO\n")
     before = node.tree()
-    with pytest.raises(CollectionError, match=f"{path}: there already, and not written by this role"):
+    with pytest.raises(CollectionError, match=f"{path}: already present, and not written by this role"):
         node.run(WISH)
     assert node.run(None).changes == ()
     assert node.tree() == before
@@ -187,7 +187,7 @@ def test_a_sysctl_goes_back_to_the_first_value_after_many_runs(node: Node) -> No
 
 def test_a_sysctl_that_the_kernel_has_not_is_refused_before_anything(node: Node) -> None:
     before = node.tree()
-    with pytest.raises(CollectionError, match=r"net\.core\.nothing: the kernel of this node has none"):
+    with pytest.raises(CollectionError, match=r"net\.core\.nothing: this node's kernel has no such setting"):
         node.run(HostSettings(ENV, sysctls={"net.core.nothing": "1"}))
     assert node.tree() == before
 
@@ -197,7 +197,7 @@ def test_a_write_that_fails_puts_the_rest_back(node: Node, path: str) -> None:
     node.run(HostSettings({"NCCL_NET": "Socket"}))
     before = {k: v for k, v in node.tree().items() if "nccl" in k and "before" not in k}
     node.refused = path
-    with pytest.raises(CollectionError, match=f"{path}: Read-only file system, so what was changed has been put back"):
+    with pytest.raises(CollectionError, match=f"{path}: Read-only file system, so the changes were rolled back"):
         node.run(WISH)
     node.refused = None
     assert {k: v for k, v in node.tree().items() if "nccl" in k and "before" not in k} == before
@@ -237,8 +237,8 @@ def test_a_spoilt_journal_is_one_error(node: Node) -> None:
     ("wish", "told"),
     [
         (HostSettings({"NCCL_IB_GID_INDEX": ""}), "NCCL_IB_GID_INDEX is empty"),
-        (HostSettings({"NCCL NET": "IB"}), "not a name of a variable"),
-        (HostSettings({"NCCL_NET": "IB; reboot"}), "NCCL_NET: 'IB; reboot' would not be read alike"),
+        (HostSettings({"NCCL NET": "IB"}), "not a valid variable name"),
+        (HostSettings({"NCCL_NET": "IB; reboot"}), "NCCL_NET: 'IB; reboot' would be read differently"),
         (HostSettings({"NCCL_NET": "'IB'"}), "NCCL_NET"),
         (HostSettings({"NCCL_IB_HCA": "x" * 1024}), "at most 1023"),
         (HostSettings({"NCCL_NET": "IB\nLD_PRELOAD=x"}), "NCCL_NET"),

@@ -203,7 +203,7 @@ def test_folders_without_end_are_refused_by_name(tmp_path: pathlib.Path) -> None
         os.close(here)
         here = deeper
     os.close(here)
-    with pytest.raises(CollectionError, match=r"lies deeper than any folder of ours"):
+    with pytest.raises(CollectionError, match=r"is nested deeper than any folder of this collection"):
         list(Beneath(tmp_path).walk("d"))
 
 

@@ -207,7 +207,7 @@ def test_a_folder_with_a_list_needs_no_hub(hub: Hub, tmp_path: pathlib.Path) -> 
     with pytest.raises(CollectionError, match="is not there, though the list"):
         have(third)
     blob.symlink_to(blob.name)
-    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: there is a link where none is followed"):
+    with pytest.raises(CollectionError, match=rf"{blob.name} cannot be read: it is a symlink where none is followed"):
         have(third)
     (disk / cache.folder(REPO) / f"dgxspark-{made.revision}.json").unlink()
     with pytest.raises(CollectionError, match="has no list of org/model"):
@@ -252,9 +252,9 @@ def test_a_list_that_is_none_of_ours_is_refused(
     for path, text in ((place, json.dumps(bad)), (chosen, "a" * 40)):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    with pytest.raises(CollectionError, match="it is not a list of ours"):
+    with pytest.raises(CollectionError, match="it is not a list written by this collection"):
         read(str(tmp_path), REPO, None)
-    with pytest.raises(CollectionError, match="is not a repository of the hub"):
+    with pytest.raises(CollectionError, match="is not the name of a repository on the hub"):
         cache.folder("../../etc")
 
 
@@ -374,13 +374,13 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
         cache.small_files(asked.root, made, ["config.json"])
     place.unlink()
     place.write_text('{"a": 2}', encoding="utf-8")
-    with pytest.raises(CollectionError, match="differs from our list"):
+    with pytest.raises(CollectionError, match="differs from the list of this collection"):
         cache.small_files(asked.root, made, ["config.json"])
     # Nor is a file read whose size shows that it is another one.
     with place.open("wb") as file:
         file.truncate(256 * 2**20)
     tracemalloc.start()
-    with pytest.raises(CollectionError, match="differs from our list"):
+    with pytest.raises(CollectionError, match="differs from the list of this collection"):
         cache.small_files(asked.root, made, ["config.json"])
     _now, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -406,5 +406,5 @@ def test_the_list_of_tensors_of_the_largest_models_is_read(tmp_path: pathlib.Pat
     assert len(content) > 30_000_000
     assert len(cache.small_files(str(tmp_path), made, [file.path])[file.path]["weight_map"]) == 276_480
     large = dataclasses.replace(made, files=(dataclasses.replace(file, size=cache.JSON_MOST + 1),))
-    with pytest.raises(CollectionError, match="more than the 134217728 that are read of such a file"):
+    with pytest.raises(CollectionError, match="more than the 134217728 that are read from such a file"):
         cache.small_files(str(tmp_path), large, [file.path])

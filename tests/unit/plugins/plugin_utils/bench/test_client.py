@@ -103,7 +103,7 @@ FAILURES: list[tuple[str, Answer, str, str]] = [
         "reasoning alone",
         [head(), chunk(delta(None, reasoning_content="Let me see.")), chunk(delta("", "length")), chunk(b"")],
         "reasoning-only",
-        "only reasoning came, and no answer (length)",
+        "only reasoning came back, and no answer (length)",
     ),
     ("one mark", sse(*["!"] * 60, reason="length"), "garbage", "guard single"),
     ("one mark for ever", sse(*["!!!!"] * 400, reason="length"), "garbage", "guard loop"),
@@ -191,7 +191,7 @@ def test_a_server_that_names_no_model_is_no_chat_server(server: ChatServer) -> N
     server.models = {"data": []}
     outcome = send(server, model=None)
     assert outcome.cause == "tokens.protocol"
-    assert "names no model at /v1/models" in outcome.message
+    assert "lists no model at /v1/models" in outcome.message
 
 
 def test_tls_where_none_is_spoken_is_named(server: ChatServer) -> None:
@@ -208,7 +208,7 @@ def test_tls_where_none_is_spoken_is_named(server: ChatServer) -> None:
     [
         ({"url": "10.0.0.1:30000"}, "is not a URL of a server"),
         ({"url": "ftp://10.0.0.1/v1"}, "is not a URL of a server"),
-        ({"url": "http://user:pass@10.0.0.1/v1"}, "the URL holds a name or password"),
+        ({"url": "http://user:pass@10.0.0.1/v1"}, "the URL contains a user name or password"),
         ({"url": "http://10.0.0.1:99999/v1"}, "is not a URL"),
         ({"url": "http://10.0.0.1/v1", "expect": "("}, "is not a regular expression"),
     ],

@@ -207,7 +207,8 @@ def test_a_server_that_takes_the_first_request_and_never_answers_is_one_error(mo
         base = ChatRequest(name="bench", url=url, prompt="", max_tokens=1, timeout=86400.0)
         began = time.monotonic()
         with pytest.raises(
-            CollectionError, match=r"no answer within 0\.3 s to its list of models.*See the logs of all ranks"
+            CollectionError,
+            match=r"no answer within 0\.3 s to the request for its list of models.*See the logs of all ranks",
         ):
             server_of(base)
         with pytest.raises(CollectionError, match="no answer within"):

@@ -212,7 +212,7 @@ def test_after_a_level_whose_server_is_gone_no_more_is_tried(server: ManyServer)
     found = run(server, 1, 4, 8, 16, said=said)
     assert {n: result.verdict for n, result in found.items()} == {1: "good", 4: "failed"}
     assert found[4].message.endswith("So 8, 16 at once were not tried.")
-    assert any("the server is gone, and no more is tried" in text for text in said)
+    assert any("the server is gone, and nothing more is tried" in text for text in said)
 
 
 def test_a_server_that_refuses_is_there_and_the_levels_go_on(server: ManyServer) -> None:

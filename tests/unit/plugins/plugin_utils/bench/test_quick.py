@@ -48,7 +48,7 @@ def test_one_level_alone_tells_no_limit() -> None:
     assert answer([result(8, 20, 150)], {}, MARKS) == [
         "8 users at once get 20 tokens/s each; the first comes after 0.2 s.",
         "8 users get at least 18 tokens/s each, 150 in all with their waits.",
-        "What limits it is not known: nothing else than 8 users was measured. Measure more levels.",
+        "What limits it is not known: only the level with 8 users was measured. Measure more levels.",
     ]
 
 
@@ -56,7 +56,7 @@ def test_a_sum_that_falls_is_said_to_fall() -> None:
     said = answer([result(1, 40, 38), result(8, 20, 150), result(16, 11, 80)], {}, MARKS)
     assert (
         said[-1]
-        == "What limits it: the engine itself. It does most with 8 users, 150 tokens/s in all; with 16 users it falls to 80."
+        == "What limits it: the engine itself. It peaks with 8 users, 150 tokens/s in all; with 16 users it falls to 80."
     )
 
 

@@ -161,7 +161,7 @@ def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
         (b"data: [1]\n\n", "is not an object"),
         (event({"error": {"message": "CUDA error: an illegal instruction"}}), "an illegal instruction"),
         (event({"error": "overloaded"}), "overloaded"),
-        (b"data: " + b"x" * (1 << 21), "without an end"),
+        (b"data: " + b"x" * (1 << 21), "never ends"),
         (
             b'event: error\ndata: {"message": "EngineCore died"}\n\n',
             "aborted in the middle of the answer: EngineCore died",

@@ -132,7 +132,7 @@ def test_other_bytes_are_thrown_away_and_named(world: World) -> None:
     world.have(LIST)
     world.outside.spoiled.add("/releases/k3s-arm64")
     with pytest.raises(
-        CollectionError, match=rf"k3s-arm64: .* has SHA-256 [0-9a-f]{{64}}, and {sha256(BINARY)} is expected"
+        CollectionError, match=rf"k3s-arm64: .* has SHA-256 [0-9a-f]{{64}}, but {sha256(BINARY)} is expected"
     ) as seen:
         world.have(K3S_ARM64)
     assert "signature" not in str(seen.value)
@@ -255,7 +255,7 @@ def test_an_image_for_another_architecture_is_refused(world: World) -> None:
 
 
 def test_what_is_missing_or_wrong_is_one_error_that_names_it(world: World) -> None:
-    with pytest.raises(CollectionError, match=r"is not a bundle: bundle\.json is not there"):
+    with pytest.raises(CollectionError, match=r"is not a bundle: bundle\.json is missing"):
         manifest.checked(world.bundle, [LIST])
     for artefact in (LIST, K3S_ARM64):
         world.have(artefact)
@@ -264,14 +264,14 @@ def test_what_is_missing_or_wrong_is_one_error_that_names_it(world: World) -> No
     with pytest.raises(CollectionError) as seen:
         manifest.checked(world.bundle, [LIST, K3S_ARM64, image("acme/engine:1.2")])
     said = str(seen.value)
-    assert f"{world.path(LIST)} is not there" in said
-    assert f"{len(BINARY) - 1} bytes were found, and {len(BINARY)} are expected" in said
+    assert f"{world.path(LIST)} is missing" in said
+    assert f"{len(BINARY) - 1} bytes were found, but {len(BINARY)} are expected" in said
     assert "engine 1.2 for arm64 (images/engine.tar, for k8s_dgx) is not in the bundle" in said
     # bundle.yml repairs it.
     for artefact in (LIST, K3S_ARM64):
         assert world.have(artefact).changed
     world.path(K3S_ARM64).write_bytes(BINARY[:-1] + b"!")
-    with pytest.raises(CollectionError, match=f"SHA-256 [0-9a-f]{{64}} was found, and {sha256(BINARY)} is expected"):
+    with pytest.raises(CollectionError, match=f"SHA-256 [0-9a-f]{{64}} was found, but {sha256(BINARY)} is expected"):
         manifest.checked(world.bundle, [K3S_ARM64], whole=True)
 
 

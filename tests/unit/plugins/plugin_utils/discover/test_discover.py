@@ -251,7 +251,7 @@ def test_k3s_s_own_networks_are_kept_and_its_role_is_told() -> None:
         "docker0": "172.17.0.0/16",
     }
     assert "pods: chosen since K3s uses it." in made.files[GROUP]
-    assert "# K3s is there, and not by this collection: spark1 server v1.36.3+k3s1." in made.files[HOSTS]
+    assert "# K3s is installed, but not by this collection: spark1 server v1.36.3+k3s1." in made.files[HOSTS]
     assert "\n    # k3s_server:\n" in made.files[HOSTS]
     message = findings(made)["stack.k3s"]["message"]
     assert "it holds 30 GiB of memory, TCP ports 6443, 10250" in message

@@ -322,7 +322,7 @@ def test_functions_of_ports_that_are_not_used_may_be_missing() -> None:
 def test_a_name_and_an_address_of_two_functions_are_not_chosen_between() -> None:
     seen = node(function(0, netdev="eth0x1"), function(1, netdev="eth0x0"))
     told = refusal([HostInput("spark1", node=seen)], {"topology": "switch"})
-    for part in ("spark1: p0f0", "0000:0a:00.0 is eth0x1", "eth0x0 is eth0x0 (0001:0a:00.0)", "which is it?"):
+    for part in ("spark1: p0f0", "0000:0a:00.0 is eth0x1", "eth0x0 is eth0x0 (0001:0a:00.0)", "only one can be meant"):
         assert part in told
 
 

@@ -87,12 +87,12 @@ def ring(*cables: str) -> dict[str, t.Any]:
         (3, {"topology": "direct"}, ["topology direct joins 2 hosts", "has 3"]),
         (4, {"topology": "triangle"}, ["topology triangle joins 3 hosts", "has 4"]),
         (2, {"topology": "ring"}, ["topology ring joins at least 3 hosts", "has 2"]),
-        (3, ring("spark1:0-spark2:0", "spark2:0-spark3:0"), ["cables[1]", "spark2:0 is in cables[0] already"]),
+        (3, ring("spark1:0-spark2:0", "spark2:0-spark3:0"), ["cables[1]", "spark2:0 is already in cables[0]"]),
         (3, ring("spark1:0-spark9:0"), ["cables[0]", "no host spark9", "Did you mean spark"]),
         (3, ring("spark1:7-spark2:0"), ["cables[0]", "spark1:7", "no port 7", "ports 0, 1"]),
-        (3, ring("spark1:0-spark1:1"), ["cables[0]", "spark1:0 and spark1:1 are of one host"]),
-        (3, ring("spark1:0-spark1:0"), ["cables[0]", "of one host"]),
-        (3, ring("spark1:0-spark2:0"), ["spark3 has no cable", "take spark3 out of the group dgx"]),
+        (3, ring("spark1:0-spark1:1"), ["cables[0]", "spark1:0 and spark1:1 are on the same host"]),
+        (3, ring("spark1:0-spark1:0"), ["cables[0]", "on the same host"]),
+        (3, ring("spark1:0-spark2:0"), ["spark3 has no cable", "remove spark3 from the group dgx"]),
         (
             4,
             ring("spark1:0-spark2:0", "spark3:0-spark4:0"),
@@ -106,7 +106,7 @@ def ring(*cables: str) -> dict[str, t.Any]:
         (
             3,
             ring("spark1:0-spark2:0", "spark1:1-spark2:1", "spark3:0-spark3:1"),
-            ["spark3:0 and spark3:1 are of one host"],
+            ["spark3:0 and spark3:1 are on the same host"],
         ),
         (3, {"topology": "ring", "ports": [0]}, ["dgxspark_fabric.ports", "two ports", "port 0 is in use"]),
         (

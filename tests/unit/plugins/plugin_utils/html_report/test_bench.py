@@ -63,7 +63,7 @@ def test_what_figures_leave_open_is_said_on_the_page_and_in_the_terminal() -> No
     report = {**REPORT, "workloads": [{"name": "chat", "levels": [silent, spread]}]}
     shown = page(report)
     for words in (
-        "1 at once: tokens not told by the server; chunks counted.",
+        "1 at once: the server does not report its tokens, so chunks were counted.",
         "8 at once: chunks held several tokens and the server did not say how many each.",
     ):
         assert words in shown

@@ -135,7 +135,7 @@ def test_archives_of_images_get_a_name_with_their_digest(cluster: Cluster) -> No
 @pytest.mark.parametrize(
     ("entry", "stat", "words"),
     [
-        ({"path": "a.tar"}, {"exists": False}, "a.tar: it is not there on the controller"),
+        ({"path": "a.tar"}, {"exists": False}, "a.tar: it does not exist on the controller"),
         ({"path": "a.zip"}, {}, "a.zip is not a name that K3s imports"),
         ({"path": "a.tar", "name": "../a.tar"}, {}, "is not a name that K3s imports"),
         ({"path": "a.tar", "sha256": "1234"}, {}, "1234 is not a SHA-256"),
@@ -252,7 +252,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "kernel": (on(seen=bad_kernel()), "k3s.platform.kernel-7.0.0-1019", "k3s_known_bad=warn"),
     "secret": (on(config={"agent-token": "x"}), "k3s.secret", "agent-token-file"),
     "own-key": (on(config={"node-ip": "192.0.2.1"}), "k3s.own-key", "k3s_node_ip"),
-    "other-port": (on("spark1", config={"https-listen-port": 7443}), "k3s.own-key", "have port 6443"),
+    "other-port": (on("spark1", config={"https-listen-port": 7443}), "k3s.own-key", "use port 6443"),
     "typo": (on(config={"flannel-backnd": "none"}), "k3s.unknown-key", "k3s_config.flannel-backnd"),
     "typo-server": (on("spark1", config={"flannel-backnd": "none"}), "k3s.unknown-key", "Did you mean flannel-backend?"),
     "label": (on(labels={"no spaces": "x"}), "k3s.label", "k3s_labels.no spaces"),
@@ -261,9 +261,9 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "no-archive": (
         on(source="/srv/k3s", airgap=True, source_files=["k3s-arm64"]),
         "k3s.source",
-        "archive of images is not there: /srv/k3s/v1.36.4+k3s1/k3s-airgap-images-arm64.tar.zst",
+        "archive of images is missing: /srv/k3s/v1.36.4+k3s1/k3s-airgap-images-arm64.tar.zst",
     ),
-    "no-binary": (on(source="/srv/k3s", source_files=[]), "k3s.source", "binary is not there"),
+    "no-binary": (on(source="/srv/k3s", source_files=[]), "k3s.source", "binary is missing"),
 }  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def test_what_was_not_seen_says_so_and_leaves_open_what_hangs_on_it() -> None:
     assert "spark3: free memory is not known: it did not answer." in made.unseen
     assert "spark1: its node does not report its memory." in made.unseen
     assert (fit(made, SECOND).state, fit(made, SECOND).reasons) == (
-        "not known", ("spark3: how much memory is free there is not known",)
+        "not known", ("spark3: its free memory is not known",)
     )  # fmt: skip
     # One Spark is enough for the others: they are placed where the memory is known.
     assert {each.hosts for each in made.fits if each.nodes == 1 and each.state == "fits"} == {("spark1",)}
@@ -166,7 +166,7 @@ def test_an_instance_may_count_as_stopped_to_see_what_takes_its_place() -> None:
     # Their shares add up to more than the node has: no more is freed than the other one leaves.
     first, second = (planned(*each)["memory"]["used_gib"] for each in ((FIRST, "default"), (SECOND, "second")))
     assert found.start["k8s_dgx_free_gib"] == pytest.approx(min(10.0 + first, 121.7 - second), abs=0.11)
-    with pytest.raises(CollectionError, match=r"no instance 'third' is served \(there: default, second\)"):
+    with pytest.raises(CollectionError, match=r"no instance 'third' is served \(served: default, second\)"):
         picture(seen(everywhere(10.0)), two(), nodes(), without="third")
 
 

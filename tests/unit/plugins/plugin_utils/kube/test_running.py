@@ -81,7 +81,7 @@ def test_a_rank_without_a_pod_is_still_a_rank_and_one_that_leaves_does_not_count
     found = seen(objects)
     assert (found["ranks"], found["hosts"]) == (4, ["spark1", "spark2", "spark3"])
     objects["Pod"] = [pod for pod in objects["Pod"] if pod["metadata"]["labels"][RANK] != "0"]
-    assert seen(objects)["unreached"] == "instance 'default' has no head that runs"
+    assert seen(objects)["unreached"] == "instance 'default' has no running head"
 
 
 def test_pods_reach_it_at_its_service_whose_key_is_in_a_secret() -> None:

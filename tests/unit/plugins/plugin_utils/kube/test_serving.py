@@ -64,7 +64,7 @@ def test_the_remedy_for_harmony_s_vocabulary_holds_for_ranks_that_may_ask_nobody
     """Its folder on the nodes is mounted read-only in the ranks, at the path that the variable gets."""
     name, cluster = "gpt-oss-120b-vllm", {"hosts": ["spark1"]}
     told = [each for each in launch_plan(name, cluster)["findings"] if each["rule"] == "downloads.harmony-vocabulary"]
-    (folder,) = re.findall(r"huggingface/\w+ below k8s_dgx_serving.cache_dir \((\S+)\)", told[0]["remedy"])
+    (folder,) = re.findall(r"huggingface/\w+ under k8s_dgx_serving.cache_dir \((\S+)\)", told[0]["remedy"])
     (given,) = re.findall(r"TIKTOKEN_ENCODINGS_BASE: (/[\w/]+)", told[0]["remedy"])
     made = launch_plan(name, cluster, {"environment": {"TIKTOKEN_ENCODINGS_BASE": given}})
     assert not [each for each in made["findings"] if each["rule"] == "downloads.harmony-vocabulary"]
@@ -374,7 +374,7 @@ def test_a_ring_s_first_rank_has_its_address_and_its_door() -> None:
     [
         (["--host", "0.0.0.0"], "--host 2 times"),
         (["--port=1"], "--port 2 times"),
-        (["--uds", "/tmp/s"], "--uds gives the API another way in"),
+        (["--uds", "/tmp/s"], "--uds opens another way into the API"),
     ],
 )
 def test_an_api_that_cannot_be_shut_is_refused_and_not_served_openly(more: list[str], said: str) -> None:
@@ -569,7 +569,7 @@ def test_a_checksum_is_of_the_data_and_not_of_its_order(data: t.Any) -> None:
         ({"namespace": "Dgx"}, r"namespace: 'Dgx' cannot be a name"),
         ({"attachment": "bridge"}, "bridge"),
         ({"workload": "leader_worker_set"}, "one Multus annotation"),
-        ({"workload": "leader_worker_set", "attachment": "host"}, "not offered yet"),
+        ({"workload": "leader_worker_set", "attachment": "host"}, "not supported yet"),
         ({"image": "built by hand, with care"}, "not an image that can be pulled"),
         ({"shm": "lots"}, "shm: 'lots' is not a quantity"),
         ({"requests": {"cpu": "1 core"}}, r"requests\.cpu"),

@@ -72,7 +72,7 @@ def test_two_runs_do_not_write_one_journal(tmp_path: pathlib.Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / journal.LOCK)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(CollectionError, match=rf"another run \(process {os.getpid()}\) measures here"):
+        with pytest.raises(CollectionError, match=rf"another run \(process {os.getpid()}\) is measuring here"):
             journal.Journal(tmp_path)
         other.kill()
     with journal.Journal(tmp_path) as made:

@@ -91,7 +91,7 @@ def test_a_gid_index_is_pinned_where_it_is_proven_and_nowhere_else() -> None:
 
 @pytest.mark.parametrize("options", [Options(bootstrap=""), Options(debug=""), Options(head="")])
 def test_an_empty_choice_is_refused(options: Options) -> None:
-    with pytest.raises(CollectionError, match="an empty text is no choice"):
+    with pytest.raises(CollectionError, match="an empty string is not a valid value"):
         environment(TWO, options)
 
 
@@ -155,7 +155,7 @@ def test_neighbours_on_cables_are_found_by_subnet() -> None:
 
 def test_neighbours_on_cables_cannot_do_what_a_switch_does() -> None:
     three = cabled("triangle", 3)
-    with pytest.raises(CollectionError, match=r"spark1: .*Say which interface does \(bootstrap\)"):
+    with pytest.raises(CollectionError, match=r"spark1: .*Name an interface that does \(bootstrap\)"):
         environment(three)
     with pytest.raises(CollectionError, match="merge_nics"):
         environment(three, Options(bootstrap="eth0", merge_nics=True))

@@ -72,7 +72,7 @@ def test_a_rank_that_could_not_be_started_is_a_fault_too() -> None:
     assert [fault["host"] for fault in made["faults"]] == ["spark1", "spark2"]
 
 
-@pytest.mark.parametrize("told", [None, {}, {"failed": True, "msg": "text: nothing of NCCL is in it."}])
+@pytest.mark.parametrize("told", [None, {}, {"failed": True, "msg": "text: no NCCL output in it."}])
 def test_logs_without_nccl_leave_the_transport_unknown(told: t.Any) -> None:
     made = measured(ranks(ended(stdout=OUTPUT), ended()), told)
     assert made["transport"]["verdict"] == "unknown"

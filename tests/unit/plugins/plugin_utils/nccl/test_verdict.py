@@ -451,7 +451,7 @@ def test_lines_without_header_prove_nothing_but_count_against() -> None:
 
 @pytest.mark.parametrize("text", [[], [""], ["nothing here", "at all"], ["\ufffd" * 50]])
 def test_a_log_without_nccl_is_one_clear_error(text: list[str]) -> None:
-    with pytest.raises(CollectionError, match="nothing of NCCL"):
+    with pytest.raises(CollectionError, match="no NCCL output"):
         judged([text], 2)
 
 

@@ -154,7 +154,9 @@ def test_layers_are_compressed_by_the_ratios_that_the_file_lists() -> None:
     assert (facts["head"]["compressed"]["layers"], facts["head"]["moe"]["layers"]) == (3, 3)
     config, _quant = PUBLIC["deepseek-ai/DeepSeek-V4-Flash"]
     assert read("deepseek-ai/DeepSeek-V4-Flash")["facts"]["head"]["moe"]["layers"] == 1
-    with pytest.raises(CollectionError, match=r"compress_ratios: .* is not a list of a number for each of 43 layers"):
+    with pytest.raises(
+        CollectionError, match=r"compress_ratios: .* is not a list with a number for each of the 43 layers"
+    ):
         model_facts({**config, "compress_ratios": [0, 4]})
 
 
@@ -167,7 +169,7 @@ def test_a_key_of_its_own_says_a_kinds_format() -> None:
     unknown = model_facts({**config, "expert_dtype": "fp6"})
     assert unknown["inferred"] == ["precision.experts"]
     assert unknown["unread"][-1] == (
-        "config.json: expert_dtype: 'fp6' is not a format that is known (fp4, fp8): how experts are stored is taken from the list of modules."
+        "config.json: expert_dtype: 'fp6' is not a known format (fp4, fp8): how experts are stored is taken from the list of modules."
     )
     flash, _quant = PUBLIC["RadixArk/Qwen3.8-Flash-Next-NVFP4"]
     plain = {**flash, "text_config": {**flash["text_config"], "ple_embedding_dtype": "bfloat16"}}
@@ -264,7 +266,7 @@ def test_layers_of_several_formats_are_counted() -> None:
     ("stated", "said"),
     [
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quant_method 'bitsandbytes'"),
-        ({"quant_method": "gptq", "bits": 3}, "bits: weights of 3 bits"),
+        ({"quant_method": "gptq", "bits": 3}, "bits: 3-bit weights"),
         ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "int"}}}},
          "config_groups.group_0: weights {'num_bits': 8, 'type': 'int', 'group_size': None}"),
         ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": {"model.layers.0.mlp": {"quant_algo": "X9"}}},
@@ -433,7 +435,7 @@ def test_a_kind_of_layer_whose_modules_no_entry_names_is_said(kind: str, tmp_pat
         ({"num_key_value_heads": 0}, "config.json: num_key_value_heads: 0 is not a whole number of at least 1."),
         (
             {"num_hidden_layers": 9999},
-            "config.json: num_hidden_layers: 9999 is not a number of layers: 4096 is the most.",
+            "config.json: num_hidden_layers: 9999 is not a number of layers, at most 4096.",
         ),
         ({"model_type": ["glm4_moe"]}, r"config.json: model_type: \['glm4_moe'\] is not a name."),
         ({"hidden_size": True}, "config.json: hidden_size: True is not a whole number of at least 1."),
@@ -446,7 +448,7 @@ def test_a_kind_of_layer_whose_modules_no_entry_names_is_said(kind: str, tmp_pat
         ({"mlp_only_layers": 3}, "config.json: mlp_only_layers: 3 is not a list."),
         ({"layer_types": ["full_attention"] * 3}, "config.json: layer_types: it has 3 entries for 92 layers."),
         ({"layer_types": ["mamba"] * 92}, r"layer_types: 'mamba' \(layer 0\) is not one of full_attention, "),
-        ({"layer_types": ["linear_attention"] * 92}, "layers of linear attention, and what kind is not known"),
+        ({"layer_types": ["linear_attention"] * 92}, "linear attention layers of an unknown kind"),
         (
             {"num_experts_per_tok": None},
             "num_experts_per_tok is missing: a layer with experts of Glm4MoeForCausalLM needs it",
@@ -456,7 +458,7 @@ def test_a_kind_of_layer_whose_modules_no_entry_names_is_said(kind: str, tmp_pat
         ({"quantization_config": {"ignore": "lm_head"}}, "ignore: a list of modules is needed"),
         (
             {"quantization_config": {"quantized_layers": ["lm_head"]}},
-            "quantized_layers: a dictionary by module is needed",
+            "quantized_layers: a dictionary keyed by module is needed",
         ),
         ({"quantization_config": {"config_groups": {"a": 1}}}, "config_groups.a: a dictionary is needed"),
         ({"quantization_config": FP8 | {"ignore": ["re:(("]}}, r"'re:\(\(': it is not a regular expression"),

@@ -183,7 +183,7 @@ def test_the_interval_is_that_of_the_steps() -> None:
     low, high = FIGURES.interval["plain"]
     assert made["low"]["n1"] == pytest.approx(made["n1"] * low * 18 / 31, abs=0.1)
     assert made["high"]["n1"] == pytest.approx(made["n1"] * high * 18 / 13, abs=0.1)
-    assert "14.2 tokens a pass expected, 8.3 to 19.7 by the text" in made["basis"]
+    assert "14.2 tokens a pass expected, 8.3 to 19.7 depending on the text" in made["basis"]
 
 
 @given(models, levels, spreads)

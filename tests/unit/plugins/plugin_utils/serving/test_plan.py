@@ -406,7 +406,7 @@ def test_recommended_variants(name: str, shape: str, variants: set[str]) -> None
     assert found["variant"] in variants
     stated = found["row"] not in ("m154", "m155")  # which do not state their image, graphs and FP4 GEMM
     assert found["verdict"] == ("proven" if stated else "unproven")
-    assert stated or "does not state all that it ran with" in found["reason"]
+    assert stated or "does not state everything it ran with" in found["reason"]
 
 
 def test_a_recommendation_without_a_row_says_so() -> None:

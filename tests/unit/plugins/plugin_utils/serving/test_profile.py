@@ -119,5 +119,5 @@ def test_all_faults_of_the_sense_are_told_at_once() -> None:
 
 def test_a_circle_is_named() -> None:
     known = {"a": own(id="a", extends="b"), "b": own(id="b", extends="a")}
-    with pytest.raises(CollectionError, match="a → b → a is a circle"):
+    with pytest.raises(CollectionError, match="a → b → a is a cycle"):
         profile.extended(known["a"], known)

@@ -49,7 +49,7 @@ def test_a_text_is_bounded_from_a_whole_line_on() -> None:
 
 @pytest.mark.parametrize(
     ("seen", "why"),
-    [(None, "it was not asked"), ({}, "it was not asked"), ({"read": [], "error": "timed out"}, "timed out")],
+    [(None, "nothing was read"), ({}, "nothing was read"), ({"read": [], "error": "timed out"}, "timed out")],
 )
 def test_a_node_that_gave_nothing_is_said(seen: t.Any, why: str) -> None:
     pieces, said = archive.pieces_of("kitchen", seen, 100)
@@ -98,7 +98,7 @@ def test_a_file_with_a_secret_that_cannot_be_read_ends_it(
 
     (tmp_path / "key").write_text("x", encoding="utf-8")
     monkeypatch.setattr(pathlib.Path, "read_text", refuse)
-    with pytest.raises(CollectionError, match=r"Permission denied.*could not be taken out"):
+    with pytest.raises(CollectionError, match=r"Permission denied.*could not be kept out"):
         controller.of_host("kitchen", {"api_key_file": "key"}, True, tmp_path)
 
 

@@ -67,7 +67,7 @@ def test_a_link_that_is_down_explains_all_that_fails_of_its_function() -> None:
         ({"carrier": False, "operstate": "down"}, "link.down", "state down, no carrier"),
         ({"operstate": "down", "carrier": None}, "link.down", "state down"),
         ({"speed_mbps": 100000}, "link.speed", "100000 Mb/s; at least 200000"),
-        ({"mtu": 1500}, "link.mtu", "1500, planned is 9000"),
+        ({"mtu": 1500}, "link.mtu", "1500; the plan says 9000"),
     ],
 )
 def test_what_is_wrong_with_a_function(change: dict[str, Any], cause: str, words: str) -> None:
@@ -103,7 +103,7 @@ def test_vfs_that_are_missing() -> None:
     cluster.function("spark2", 0).update(vfs=[], numvfs=0)
     cause = only(cluster.outcome())
     assert (cause["id"], cause["where"]) == ("vf.count", "spark2 p0f0")
-    assert "0 VFs, planned are 2" in cause["message"]
+    assert "0 VFs; the plan says 2" in cause["message"]
     assert any("vf.missing" in text for text in cause["consequences"])
     assert any("gid.vf-missing" in text for text in cause["consequences"])
 
@@ -128,7 +128,7 @@ def test_a_narrow_vf_is_named_by_its_side() -> None:
     report = cluster.outcome()
     cause = only(report)
     assert (cause["id"], cause["where"]) == ("link.mtu", "spark3 p0f0v0")
-    assert "the MTU of enp1s0f0v0 is 1500, planned is 9000" in cause["message"]
+    assert "the MTU of enp1s0f0v0 is 1500; the plan says 9000" in cause["message"]
     assert {result["cause"] for result in failed(report, "mtu")} == {"mtu.interface"}
     assert all("the MTU of enp1s0f0v0 on spark3 is 1500" in result["message"] for result in failed(report, "mtu"))
     # RDMA negotiates its own, smaller MTU: it is run, and runs
@@ -151,7 +151,7 @@ def test_an_unreachable_peer_is_not_called_an_mtu_fault() -> None:
     report = cluster.outcome()
     (found,) = failed(report, "mtu")
     assert found["cause"] == "mtu.unreachable"
-    assert "not by a small packet either" in found["message"]
+    assert "not even with a small packet" in found["message"]
     reasons = {r["message"] for r in step(report, "rdma")["results"] if r["status"] == "not run"}
     assert reasons == {"spark1 p0f0v0 does not reach spark2 p0f0v0 at all (no reply)."}
 
@@ -194,7 +194,7 @@ def test_a_function_that_is_not_planned_is_the_node_s_all_the_same() -> None:
     assert (cause["id"], cause["where"]) == ("arp.twin", "spark1")
     assert "enP2p1s0f1np1" in cause["message"] and "arp_ignore is 0" in cause["message"]
     assert "net.ipv4.conf.enP2p1s0f1np1.arp_ignore=1" in cause["remedy"]
-    assert "by the role" not in cause["remedy"]
+    assert "with the role" not in cause["remedy"]
 
 
 def test_another_host_that_has_the_address() -> None:
@@ -202,7 +202,7 @@ def test_another_host_that_has_the_address() -> None:
     cluster.arp["spark2", "10.100.0.1"] = {"macs": ["02:d6:00:03:00:00"]}
     cause = only(cluster.outcome())
     assert (cause["id"], cause["where"]) == ("arp.duplicate", "spark3 p0f0v0")
-    assert "Take the address 10.100.0.1 from spark3" in cause["remedy"]
+    assert "Remove the address 10.100.0.1 from spark3" in cause["remedy"]
 
 
 def test_a_stranger_that_answers() -> None:

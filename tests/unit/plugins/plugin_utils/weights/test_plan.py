@@ -126,7 +126,7 @@ def test_everyone_who_lacks_it_gets_it_from_one_who_has_it_before(count: int, da
 def test_no_way_and_no_room_are_told_before_anything_moves() -> None:
     seen = {"spark1": has(), "spark2": nothing(free_gib=110)}
     made = decide(WANTED, seen, {}, {"reserve_gib": 20})
-    assert "spark2 and spark1 share no wire of the fabric" in made["problems"][0]
+    assert "spark2 and spark1 share no link of the fabric" in made["problems"][0]
     assert (
         "spark2: 110.0 GiB are free where weights are kept, but 100.0 GiB are to come and 20 GiB" in made["problems"][1]
     )
