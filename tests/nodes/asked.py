@@ -177,7 +177,11 @@ class Asked:
         take()
         self.dismiss(1, bound_s)
         # In the plugin's words if the kubelet has reported them.
-        self.names("VF of a pod", f"serve-default-rank1-0 on {node}", ("The VF is not on the node", "Where a VF of it"))
+        self.names(
+            "VF of a pod",
+            f"serve-default-rank1-0 on {node}",
+            ("The VF is not on the node", "If one of its VFs was removed"),
+        )
         self._is_mended_by(run)
 
     def _is_mended_by(self, run: t.Callable[[], object]) -> None:

@@ -42,8 +42,8 @@ def test_all_well() -> None:
         ([], "has no node spark2"),
         ([node("spark2", ready="False")], "container runtime is down"),
         ([node("spark2", version="v1.36.3+k3s1")], "its kubelet is v1.36.3+k3s1"),
-        ([node("spark2", address="10.0.0.2")], "10.0.0.2, and not 192.0.2.12"),
-        ([{"metadata": {"name": "spark2"}}], "has not said so"),
+        ([node("spark2", address="10.0.0.2")], "10.0.0.2, not 192.0.2.12"),
+        ([{"metadata": {"name": "spark2"}}], "no reason is given"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_log_to_look_at(second: list[t.Any], needle: str) -> None:

@@ -156,7 +156,7 @@ def test_room_is_judged_on_the_disk_of_images_where_the_image_is_lacking() -> No
     assert short.startswith("two: 59.9 GiB are free") and "20 GiB must stay free" in short
     # 130 GiB less 40 of 1,000: 91 % full.
     (late,) = room(free=130)["problems"]
-    assert "would be 91 % full, and from 85 % on the kubelet removes images" in late
+    assert "would be 91 % full, and from 85 % on, the kubelet removes images" in late
     assert room(free=130, gc_percent="95")["problems"] == []
     (guess,) = room(free=50, size=0)["problems"]
     assert "an assumption: k8s_dgx_image_room_gib" in guess

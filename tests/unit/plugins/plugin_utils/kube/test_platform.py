@@ -127,7 +127,7 @@ def test_a_missing_attachment_is_found_before_anything_starts(rdma: str) -> None
     assert networks.missing(ranks, there) == []
     said = networks.missing(ranks, [each for each in there if each["metadata"]["name"] != "p0f1v0"])
     assert len(said) == 1
-    assert "dgx-serving/p0f1v0 is not there" in said[0]
+    assert "dgx-serving/p0f1v0 does not exist" in said[0]
 
 
 def test_each_node_offers_its_own_vfs_by_pci_address() -> None:

@@ -216,10 +216,10 @@ def told(made: Arguments, rule: str) -> list[str]:
 @pytest.mark.parametrize(
     ("version", "settings", "argv", "words"),
     [
-        ("1.9.5", {"eager": True}, ["--no-graphs"], ["that of 1.9 is used", "1.9 and 1.10 differ in --no-graphs"]),
-        ("1.9.5", {"spelled": 4}, ["--width", "4"], ["that of 1.9 is used", "1.9 and 1.10 agree"]),
-        ("1.8", {"largest": 8}, ["--max-bs", "8"], ["that of 1.9 is used", "1.9 and 1.10 differ in --max-bs"]),
-        ("3.0", {"model": "m"}, ["--model", "m"], ["that of 2.0 is used", "1.10 and 2.0 differ in --model"]),
+        ("1.9.5", {"eager": True}, ["--no-graphs"], ["the table of 1.9 is used", "1.9 and 1.10 differ in --no-graphs"]),
+        ("1.9.5", {"spelled": 4}, ["--width", "4"], ["the table of 1.9 is used", "1.9 and 1.10 agree"]),
+        ("1.8", {"largest": 8}, ["--max-bs", "8"], ["the table of 1.9 is used", "1.9 and 1.10 differ in --max-bs"]),
+        ("3.0", {"model": "m"}, ["--model", "m"], ["the table of 2.0 is used", "1.10 and 2.0 differ in --model"]),
         ("1.10-dev", {"largest": 8}, ["--max-bs-decode", "8"], []),
     ],
 )

@@ -558,14 +558,14 @@ def test_no_word_of_a_recipe_is_lost(
         (
             "a.yaml",
             "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)),
-            "expand to to more",
+            "expand to more",
         ),
         (
             "a.yaml",
             "a0: &a0 {k: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)),
             "expand to",
         ),
-        ("a.yaml", "model: &a [*a]\n", "expand to to more"),
+        ("a.yaml", "model: &a [*a]\n", "expand to more"),
         ("a.yaml", "[" * 2000, "not valid YAML"),
         ("a.yaml", "key: value\n", "neither model nor command"),
         ("a.yaml", "services: {web: {image: nginx}}", "vLLM and SGLang are known"),

@@ -74,7 +74,7 @@ def test_dspark_knows_its_number() -> None:
 
 def test_a_gamma_that_nobody_says_is_a_warning_and_the_engine_s_to_find_out() -> None:
     (told,) = speculation.sglang_draft("DSPARK", version="0.5.17").findings
-    assert told.severity == "warning" and "counts on 7" in told.message
+    assert told.severity == "warning" and "assumes 7" in told.message
     own = {
         key: value
         for key, value in profile.find("minimax-m2.5-nvfp4").items()

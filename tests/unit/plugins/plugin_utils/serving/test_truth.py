@@ -269,7 +269,7 @@ def test_what_only_the_engine_knows_is_a_warning_that_names_the_setting() -> Non
     hanging = [f for f in made["findings"] if "only the running engine decides" in f["message"]]
     assert made["resolved"]["quantization"] == {"value": None, "by": "unknown"}
     assert all(f["severity"] != "error" for f in hanging)
-    assert any("quantization" in f["message"] and "Write quantization down" in f["remedy"] for f in hanging)
+    assert any("quantization" in f["message"] and "Set quantization in settings" in f["remedy"] for f in hanging)
 
 
 def bare(**changes: t.Any) -> dict[str, t.Any]:
@@ -310,7 +310,7 @@ def test_nobody_is_told_to_write_down_what_is_written() -> None:
     settings = {"moe_runner_backend": "triton", "quantization": None}
     known_model = planned(ULTRA, settings=settings, engine={"version": "0.5.10", "versions": "", "image": None})
     said = next(f for f in known_model["findings"] if f["rule"] == "experts.ungated-cutlass")
-    assert "Write quantization down" in said["remedy"]
+    assert "Set quantization in settings" in said["remedy"]
     assert "facts.unjudged" not in rules(known_model)
 
 

@@ -128,12 +128,13 @@ def test_no_way_and_no_room_are_told_before_anything_moves() -> None:
     made = decide(WANTED, seen, {}, {"reserve_gib": 20})
     assert "spark2 and spark1 share no link of the fabric" in made["problems"][0]
     assert (
-        "spark2: 110.0 GiB are free where weights are kept, but 100.0 GiB are to come and 20 GiB" in made["problems"][1]
+        "spark2: 110.0 GiB are free where weights are kept, but 100.0 GiB are still to come and 20 GiB"
+        in made["problems"][1]
     )
     prospect = {REPO: {"revision": A, "total": 600 * GIB, "missing": 590 * GIB}}
     made = decide(WANTED, {name: nothing() for name in names(2)}, inputs.fabric(2), {}, prospect)
     assert [problem.split(":")[0] for problem in made["problems"]] == ["spark1", "spark2"]
-    assert "590.0 GiB are to come" in made["problems"][0] and "600.0 GiB are to come" in made["problems"][1]
+    assert "590.0 GiB are still to come" in made["problems"][0] and "600.0 GiB are still to come" in made["problems"][1]
 
 
 def test_addresses_of_the_owner_s_need_no_fabric() -> None:
