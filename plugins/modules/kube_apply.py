@@ -47,7 +47,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 objects:
-  description: What was done about each object, as C(Kind/namespace/name) (no namespace where the kind has none) and V(changed), V(unchanged) or V(would be created).
+  description: >-
+    What was done about each object, as C(Kind/namespace/name), or C(Kind/name) without a namespace, and V(changed), V(unchanged) or
+    V(would be created).
   type: list
   elements: str
   returned: success

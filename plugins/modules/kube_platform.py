@@ -58,8 +58,8 @@ EXAMPLES = r"""
 RETURN = r"""
 parts:
   description: >-
-    By part, in the order in which they are applied, C(state) and C(objects). The first, C(nodes), with the state V(labelled), are labels for the nodes that
-    lack them.
+    By part, in the order in which they are applied, C(state) and C(objects). The first, C(nodes), with the state V(labelled), are labels
+    for the nodes that lack them.
   type: dict
   returned: success
 present:
