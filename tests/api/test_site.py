@@ -182,7 +182,7 @@ def test_a_limit_of_two_of_four_serves_there_and_takes_nothing_from_the_others(o
     assert re.search(
         r"default: qwen3.6-27b-fp8 on spark1, spark2: 2 of 2 ranks ready, .* port 30000, .*VFs p0f0v0 p0f1v0", said
     )
-    assert "it takes 4 Sparks, and this run has 2" in said
+    assert "it needs 4 Sparks, and this run has 2" in said
     assert re.search(r"  fits +\S+: on spark1: .* GiB each, .* left.*, port \d+", said), said
     page = (owner.folder / "models.html").read_text(encoding="utf-8")
     assert "qwen3.6-27b-fp8 on spark1, spark2" in page
