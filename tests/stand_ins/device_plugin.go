@@ -156,7 +156,7 @@ func inform(resource, id string) {
 	}
 }
 
-// serve offers a resource for ever: anew whenever the kubelet has emptied its folder.
+// serve offers a resource forever; it registers again whenever the kubelet has emptied its folder.
 func serve(resource string, ids []string) {
 	var devices []*pluginapi.Device
 	for _, id := range ids {

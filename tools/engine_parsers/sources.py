@@ -107,7 +107,8 @@ def _packages(transformers: str) -> pathlib.Path:
     folder = cache() / "packages" / key
     if not (folder / "made-of.json").is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        pip("install", "--target", str(folder), "--no-warn-conflicts", *wanted, what=wanted[0])
+        # An engine imports a few of the thousands of modules; they are compiled then.
+        pip("install", "--no-compile", "--target", str(folder), "--no-warn-conflicts", *wanted, what=wanted[0])
         (folder / "made-of.json").write_text(json.dumps(wanted), encoding="utf-8")
     return folder
 

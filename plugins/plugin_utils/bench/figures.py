@@ -7,7 +7,7 @@ The names are the field's, but tools define them differently. Here they mean:
 
 - *TTFT*: from sending the request to the first text, reasoning included. A chunk that holds only the role does not count.
 - *tokens/s* of a request: the tokens after the first moment, over the time after it. *TPOT* is its inverse. A stop token has no
-  text; if the server counts it, the chunk that says so is its moment (of 6 tokens it is a quarter of the time).
+  text; if the server counts it, the chunk that says so is its moment.
 - *ITL*: the time of one token. A chunk of several tokens splits its gap among them: by the server's running counts, else equally
   by the count at the end (`itl_is_spread`). Chunks that arrive closer together than tokens can be generated count as one.
   The *gap* is the time between two chunks, whatever they hold.

@@ -96,23 +96,13 @@ class Settings:
     reserved: dict[str, Network]
 
 
-DEFAULTS: dict[str, t.Any] = {
-    "topology": None,
-    "hardware": "spark",
-    "group": "dgx",
-    "ports": None,
-    "cables": None,
-    "vf_count": 4,
-    "vfs": None,
-    "vf_stride": None,
-    "address_pool": "10.100.0.0/16",
-    "subnet_prefix": 24,
-    "subnets": {},
-    "mtu": 9000,
-    "mac_prefix": "02:d6",
-    "management_networks": [],
-    "reserved_networks": {},
-}
+@functools.cache
+def _schema() -> dict[str, t.Any]:
+    return t.cast(dict[str, t.Any], json.loads(_SCHEMA.read_text(encoding="utf-8")))
+
+
+# The schema states the defaults, where editors see them; one without is required, or follows from the others.
+DEFAULTS = {name: entry.get("default") for name, entry in _schema()["properties"].items()}
 RESERVED = {"pods": "10.42.0.0/16", "services": "10.43.0.0/16"}
 PURPOSES = ("serving", "bench")
 SPARE = "spare"
@@ -186,11 +176,6 @@ class _Reader:
         except ValueError as exc:
             self.wrong("network", key, f"{show(value)} {exc}.")
             return None
-
-
-@functools.cache
-def _schema() -> dict[str, t.Any]:
-    return t.cast(dict[str, t.Any], json.loads(_SCHEMA.read_text(encoding="utf-8")))
 
 
 def topologies() -> list[str]:

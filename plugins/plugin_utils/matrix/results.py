@@ -168,7 +168,7 @@ def _name_of(
         skip = ("variant", "image", "version")
         return all(stated.get(key) == value for key, value in choices.items() if key not in skip)
 
-    # A named case states all of its settings; a row with more than a combination states, such as speculation, does not fit it.
+    # A row with speculation also fits the combination without it; the named case, which states it, has more settings.
     plain = [each for each in named if fits({**matrix.base, **each[2]})]
     best = max(plain, key=lambda each: len(each[2]), default=None)
     return (best[0], best[1]) if best else (str(row.get("case") or row["id"]), {})

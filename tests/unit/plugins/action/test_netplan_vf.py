@@ -72,7 +72,7 @@ def test_check_mode_is_one_execution_and_says_changed() -> None:
     assert len(node.asked) == 1
 
 
-def test_a_change_is_confirmed_over_a_connection_that_is_made_anew() -> None:
+def test_a_change_is_confirmed_over_a_connection_that_is_remade() -> None:
     node = Node([PENDING, {"changed": True, "outcome": "confirmed"}])
     result = run(node)
     assert result["changed"] is True

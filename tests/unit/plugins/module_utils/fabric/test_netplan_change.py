@@ -131,7 +131,7 @@ def test_a_wrong_mode_is_a_change(host: FakeHost) -> None:
 
 
 @pytest.mark.parametrize("what", ["IPv4", "MTU"])
-def test_an_interface_that_lost_something_is_applied_anew(host: FakeHost, what: str) -> None:
+def test_an_interface_that_lost_something_is_applied_again(host: FakeHost, what: str) -> None:
     make(host)
     device = host.node.find("enp1s0f0v0")[1]
     if what == "IPv4":

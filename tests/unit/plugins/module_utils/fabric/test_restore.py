@@ -269,7 +269,7 @@ def test_what_another_has_changed_is_put_right_and_nothing_else(node: FakeNode) 
     assert len(host.changes()) == 2
 
 
-def test_an_hca_without_node_guid_is_bound_anew(tmp_path: pathlib.Path) -> None:
+def test_an_hca_without_node_guid_is_rebound(tmp_path: pathlib.Path) -> None:
     node = spark(tmp_path, vfs=0, ports=[0])
     host, wanted = FakeHost(node), document(node)
     restore.restore(wanted, host)

@@ -107,7 +107,7 @@ def test_what_netplan_says_is_kept_for_the_one_who_asked(node: Node) -> None:
     assert (seen["rc"], seen["said"]) == (1, "no such device")
 
 
-def test_a_guard_that_crashed_and_is_started_anew_only_waits(node: Node) -> None:
+def test_a_guard_that_crashed_and_is_restarted_only_waits(node: Node) -> None:
     node.prepared(0.3)
     node.keep("started", "t1")
     assert rollback.main(["guard", "t1"], node) == 0

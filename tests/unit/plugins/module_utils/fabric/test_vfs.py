@@ -230,7 +230,7 @@ def test_a_function_is_found_by_name_where_the_plan_has_no_address() -> None:
     assert drift(function, planned) == drift(function, plan())
 
 
-def test_switchdev_mode_means_making_the_vfs_anew() -> None:
+def test_switchdev_mode_means_remaking_the_vfs() -> None:
     other = good_function(eswitch="switchdev")
     changes = told(drift(other))
     assert changes[0] == ("p0f0", "eswitch", "switchdev", "legacy")

@@ -241,7 +241,7 @@ def start(root: pathlib.Path, **changes: t.Any) -> int:
     return preflight.main([str(root / "rank.json"), tree(root)])
 
 
-def test_a_pod_without_its_vfs_tells_it_and_is_then_made_anew(
+def test_a_pod_without_its_vfs_tells_it_and_is_then_remade(
     tmp_path: pathlib.Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lacking = preflight.STATUS["address"]
@@ -256,14 +256,14 @@ def test_a_pod_without_its_vfs_tells_it_and_is_then_made_anew(
     )
 
 
-def test_a_pod_with_its_vfs_is_never_made_anew_whatever_else_is_wrong(tmp_path: pathlib.Path, server: Server) -> None:
+def test_a_pod_with_its_vfs_is_never_remade_whatever_else_is_wrong(tmp_path: pathlib.Path, server: Server) -> None:
     for _start in range(3):
         assert start(tmp_path, mtu=4200) == preflight.STATUS["mtu"]
     assert server.asked == []
 
 
 @pytest.mark.parametrize("server", [403], indirect=True)
-def test_who_may_not_have_it_made_anew_is_told_the_command(
+def test_who_may_not_have_it_remade_is_told_the_command(
     tmp_path: pathlib.Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(tmp_path, address="198.51.100.7")

@@ -215,7 +215,7 @@ def test_what_a_group_went_through_before_does_not_count() -> None:
     assert status.group([ended(0, 1, restarts=7)], [], 1, "p1", before)["state"] == "stuck"
 
 
-def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_anew() -> None:
+def test_what_was_wrong_before_may_have_been_mended_and_counts_when_it_happens_again() -> None:
     """A run that fixes something still finds the old events: kubelets try again within minutes."""
     said = "cannot find a network-attachment-definition (p0f1v0) in namespace (dgx-serving)"
     old = {**event(0, "FailedCreatePodSandBox", said), "metadata": {"uid": "e1", "resourceVersion": "7"}}
@@ -238,7 +238,7 @@ def test_an_end_from_before_is_waited_for_until_there_is_another() -> None:
 
 
 @pytest.mark.parametrize("reason", ["ErrImageNeverPull", "CreateContainerConfigError"])
-def test_a_container_that_waits_since_before_is_waited_for_until_that_happens_anew(reason: str) -> None:
+def test_a_container_that_waits_since_before_is_waited_for_until_that_happens_again(reason: str) -> None:
     """The image, or the Secret, may be there by now: a kubelet reports the old state until it tries again."""
     ill = pod(0, conditions=[NOT_READY], state={"waiting": {"reason": reason, "message": "it is not there"}})
     tried = {**event(0, "Failed", f"Error: {reason}"), "metadata": {"uid": "e1", "resourceVersion": "7"}}
@@ -259,7 +259,7 @@ def test_a_container_that_waits_since_before_is_waited_for_until_that_happens_an
     assert status.group([ill], [tried], 1, "p1", status.first_look([], []))["state"] == "stuck"
 
 
-def test_a_pod_without_its_vfs_is_given_the_time_to_be_made_anew() -> None:
+def test_a_pod_without_its_vfs_is_given_the_time_to_be_remade() -> None:
     code = preflight.STATUS["address"]
     said = "p0f0v0: 10.100.0.1 is on no interface here"
     seen = status.group([ended(0, code, said, restarts=1)], [], 1, "p1")
