@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the plan."""
+        """Return the plan; failed if something prevents it."""
         groups, fabric = self.variable("groups"), self.variable("dgxspark_fabric", {})
         given = {
             "settings": config.settings_of(self.variable),
@@ -29,4 +29,7 @@ class ActionModule(ControllerAction):
             "archives_seen": [result.get("stat") for result in asked["archives"]],
         }
         name, hostvars = self.variable("inventory_hostname"), self.task_vars["hostvars"]
-        return plan.plan_of_inventory(name, given, hostvars, self.owner_dirs())
+        made = plan.plan_of_inventory(name, given, hostvars, self.owner_dirs())
+        if refusals := made.pop("refusals", []):
+            return {"failed": True, "msg": " ".join(refusals), "findings": made["findings"]}
+        return made

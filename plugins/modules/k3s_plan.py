@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the node's role in the cluster, its C(config.yaml), which release files it needs and where they come from, whether the
-    node differs from the plan, and what prevents the change.
+    node differs from the plan. Fails if something prevents the change.
   - The pod and service networks are those that the fabric plan avoids (C(dgxspark_fabric.reserved_networks)).
   - It reads the variables of the role P(dgxspark.cluster.k3s#role) and C(dgxspark_fabric), the inventory's groups, and for each
     server C(k3s_node_ip) and C(ansible_host).
@@ -24,7 +24,7 @@ options:
       What M(dgxspark.cluster.k3s_info) read from the host. Without it, the plan covers only what needs no facts from the node.
     type: dict
   server:
-    description: What it read from the first server, if that is another host.
+    description: What it read from the first server, if the limit excludes that.
     type: dict
   archives:
     description: What M(ansible.builtin.stat) returned for each of C(k3s_image_archives) on the controller, as C(results).
@@ -51,21 +51,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 seen:
-  description: Whether the plan is complete. It is not if it was refused early, or if the node was not read.
+  description: Whether the plan is complete. It is not if the node was not read.
   type: bool
   returned: success
-refusals:
-  description: What prevents the change, as sentences.
-  type: list
-  elements: str
-  returned: when the groups or the node were judged
 notes:
   description: What the owner should know.
   type: list
   elements: str
   returned: when the groups or the node were judged
 findings:
-  description: RV(refusals) and RV(notes), each with C(id), C(severity), C(subject), C(message) and C(remedy).
+  description: What prevents the change, and RV(notes), each with C(id), C(severity), C(subject), C(message) and C(remedy).
   type: list
   elements: dict
   returned: when the groups or the node were judged
@@ -90,7 +85,7 @@ url:
   type: str
   returned: when the plan is complete
 step:
-  description: V(install), V(keep), V(upgrade) or V(refused).
+  description: V(install), V(keep) or V(upgrade).
   type: str
   returned: when the plan is complete
 config:

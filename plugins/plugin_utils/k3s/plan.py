@@ -143,8 +143,10 @@ def plan(
     laid = sum(archive["mib"] for archive in archives)
     findings += node_findings(name, role, settings, machine, release, etcd=len(servers) > 1, archives_mib=laid)
     findings += _platform(name, machine, known_bad, settings.known_bad)
-    if role == "agent" and server is not None and server.k3s.version and servers[0] != name:
-        findings += k3s_releases.skew(settings.version, server.k3s.version, name) if step != "refused" else []
+    if server is not None and not first:
+        findings += _server_findings(servers[0], server.k3s, name)
+        if role == "agent" and server.k3s.version and step != "refused":
+            findings += k3s_releases.skew(settings.version, server.k3s.version, name)
     spark = name in sparks
     config = k3s_config.node_config(
         settings,
@@ -304,6 +306,19 @@ def node_findings(
         remedy = "Install the package nvidia-container-toolkit, or set k3s_gpu to false."
         findings.append(Finding("k3s.gpu", "error", name, message, remedy))
     return findings
+
+
+def _server_findings(server: str, there: Installed, name: str) -> list[Finding]:
+    """Find why a node cannot join its server, which the limit excludes."""
+    remedy = f"Include it in the limit, such as -l {server},{name}"
+    if there.active != "active":
+        message = "it is the server, the limit excludes it, and K3s is not running on it."
+        return [Finding("k3s.server-down", "error", server, message, f"{remedy}.")]
+    if not there.token:
+        # Such as a server installed before this token existed: agents must not get the server's own.
+        message = "it has no agent token yet, only the server token, with which anyone can join as a server."
+        return [Finding("k3s.no-agent-token", "error", server, message, f"{remedy}: the role creates one there.")]
+    return []
 
 
 def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archives_mib: int) -> list[Finding]:

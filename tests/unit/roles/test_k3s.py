@@ -372,7 +372,7 @@ def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Own
     finally:
         server.sh("mv /etc/rancher/k3s/aside /etc/rancher/k3s/agent-token")
     assert failed.code != 0
-    assert "spark1 has no agent token yet" in failed.plain and "-l spark1,spark3" in failed.plain
+    assert "spark1: it has no agent token yet" in failed.plain and "-l spark1,spark3" in failed.plain
 
 
 def test_images_that_are_not_the_release_s_are_refused(cluster: Owner, bare: Host) -> None:

@@ -314,6 +314,17 @@ def test_an_agent_is_not_made_newer_than_a_server_that_the_limit_leaves_out(clus
     assert cluster.plan("spark2")["refusals"] == []
 
 
+@pytest.mark.parametrize(
+    ("server", "found"),
+    [({"active": "inactive"}, "k3s.server-down"), ({"token": False}, "k3s.no-agent-token")],
+)
+def test_no_node_joins_a_server_that_cannot_take_it(cluster: Cluster, server: Plain, found: str) -> None:
+    cluster.server = machine("192.0.2.11", k3s=installed(VERSION, "server", **server))
+    agent = cluster.plan("spark2")
+    assert ids(agent) == {found} and "-l spark1,spark2" in agent["refusals"][0]
+    assert cluster.plan("spark1", cluster.server)["refusals"] == [], "the server itself is mended by the role"
+
+
 def test_what_is_fetched(cluster: Cluster) -> None:
     new = cluster.plan("spark2")
     assert new["fetch"] == [

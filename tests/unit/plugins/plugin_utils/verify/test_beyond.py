@@ -22,9 +22,8 @@ from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.verify
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster, Plain, statuses, step
 
 GIB = 1024**3
-SCHEMA = json.loads(
-    (pathlib.Path(__file__).resolve().parents[5] / "docs" / "schema" / "fabric-report.json").read_text(encoding="utf-8")
-)
+SCHEMAS = pathlib.Path(__file__).resolve().parents[5] / "docs" / "schema"
+REPORT = jsonschema.Draft202012Validator(json.loads((SCHEMAS / "fabric-report.json").read_text(encoding="utf-8")))
 MODES = knowledge.load("modes")
 BANDS = knowledge.load("bands")
 FUNCTIONS = ("rocep1s0f0v0", "roceP2p1s0f0v0")
@@ -39,7 +38,7 @@ def judge(cluster: Cluster, mode: str = "strict", **results: Any) -> Plain:
     evidence = evidence_of(cluster.plan, cluster.hosts, cluster.thresholds, {"bands": BANDS, **results})
     made = build_report(evidence, {}, mode=mode_of(MODES[mode], STEP_IDS))
     report: Plain = json.loads(json.dumps(made["report"]))
-    jsonschema.validate(report, SCHEMA)
+    REPORT.validate(report)
     return report | {"table": made["table"]}
 
 
