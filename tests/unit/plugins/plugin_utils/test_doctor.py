@@ -15,7 +15,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import cha
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
-REPORT = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "schema" / "doctor-report.json").read_text(encoding="utf-8")))
+REPORT = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "schema" / "doctor-report.json").read_text(encoding="utf-8"))
+)
 GIB = 1024**2
 Plain = dict[str, t.Any]
 

@@ -20,7 +20,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge,
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
-REPORT = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "schema" / "explain-report.json").read_text(encoding="utf-8")))
+REPORT = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "schema" / "explain-report.json").read_text(encoding="utf-8"))
+)
 TABLE = signatures.load_table()
 EXAMPLES = {name: " ".join(entry["example"].split()) for name, entry in knowledge.load("signatures").items()}
 
