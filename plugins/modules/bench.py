@@ -60,7 +60,6 @@ options:
     description: A file with the CA certificates for the server's certificate.
     type: path
 requirements:
-  - httpx (Python library, on the controller)
   - jsonschema (Python library, on the controller)
 seealso:
   - module: dgxspark.cluster.bench_pod

@@ -34,7 +34,7 @@ options:
     type: str
     required: true
   image:
-    description: The image that its ranks run. It needs Python 3.10 and httpx, which the images of vLLM and SGLang have.
+    description: The image that its ranks run. It needs Python 3.10 or newer, and no package.
     type: str
     required: true
   secret:
@@ -54,7 +54,6 @@ options:
     default: 14400
 requirements:
   - jsonschema (Python library, on the controller)
-  - httpx (Python library, in the image)
 seealso:
   - module: dgxspark.cluster.bench
   - module: dgxspark.cluster.kube_running

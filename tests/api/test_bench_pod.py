@@ -37,12 +37,15 @@ POD = {"dgxspark_bench_from": "pod", "dgxspark_report_file": "out/b.json"}
 SHORT = {**POD, "dgxspark_bench_levels": [1, 2], "dgxspark_bench_rounds": 1}
 
 
+OLD = "import runpy, sys; sys.version_info = (3, 9, 1); runpy.run_path(sys.argv[-1], run_name='__main__')"
+
+
 class Cluster(kube_api.Cluster):
-    """A cluster that runs the program of the benchmark's pod. bare: its image has no Python packages. slow: seconds until it starts."""
+    """A cluster that runs the program of the benchmark's pod. old: its image has Python 3.9. slow: seconds until it starts."""
 
     def __init__(self, nodes: t.Sequence[str], root: pathlib.Path) -> None:
         super().__init__(nodes)
-        self.root, self.bare, self.slow = root, False, 0.0
+        self.root, self.old, self.slow = root, False, 0.0
         self.ran: list[Plain] = []
 
     def run_once(self, made: Plain) -> None:
@@ -61,7 +64,7 @@ class Cluster(kube_api.Cluster):
             self._lay(made, root)
         time.sleep(self.slow)
         command = [word.replace("/dgxspark", f"{root}/dgxspark", 1) for word in container["command"]]
-        options = ["-I", "-S"] if self.bare else ["-I"]
+        options = ["-I", "-S", *(["-c", OLD] if self.old else [])]  # no packages: an image may have none
         with subprocess.Popen(
             [sys.executable, *options, *command[1:]], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={"PATH": os.environ["PATH"]},
@@ -142,7 +145,7 @@ def served(server: ManyServer, tmp_path_factory: pytest.TempPathFactory) -> t.It
 
 @pytest.fixture
 def owner(served: Owner, server: ManyServer) -> Owner:
-    server.answering, served.cluster.bare, served.cluster.slow = sound, False, 0.0
+    server.answering, served.cluster.old, served.cluster.slow = sound, False, 0.0
     server.requests.clear()
     served.cluster.ran.clear()
     served.cluster.root = served.folder / f"pods-{time.monotonic_ns()}"
@@ -188,9 +191,9 @@ def test_what_cannot_be_measured_is_one_sentence_and_leaves_nothing(owner: Owner
     assert "There is no workload 'nothing'" in owner.says(**POD, dgxspark_bench_workloads=["nothing"])
     assert "spark9 is not a host of this play. Its hosts: spark1" in owner.says(**POD, dgxspark_bench_node="spark9")
     assert owner.cluster.ran == []
-    owner.cluster.bare = True
+    owner.cluster.old = True
     said = owner.says(**SHORT)
-    assert "on spark1: python3 of the image" in said and "has no package httpx" in said
+    assert "on spark1: python3 of the image" in said and "3.9.1) is too old, 3.10 or newer is needed" in said
     assert "Measure from the controller: -e dgxspark_bench_from=controller." in said
     assert owner.left() == [] and not (owner.folder / "out/b.json").exists()
     assert not any(request.body for request in server.requests)

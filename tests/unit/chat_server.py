@@ -78,7 +78,7 @@ class Request:
 class ChatServer:
     """The stand-in. `models`: what GET /v1/models says. `pages`: what GET returns at other paths, unrecorded; else 404.
 
-    tls: the server's TLS context; None: plain HTTP.
+    tls: the server's TLS context; None: plain HTTP. listing: sent instead of `models`, as it is.
     """
 
     models: t.Any = field(default_factory=lambda: {"data": [{"id": "stand-in"}]})
@@ -86,6 +86,7 @@ class ChatServer:
     requests: list[Request] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
+    listing: bytes | None = None
 
     def answer(self, *steps: Answer) -> None:
         """Add the answers of the next requests."""
@@ -138,7 +139,7 @@ class ChatServer:
         request = Request(method, path, headers, json.loads(body) if body else None)
         self.requests.append(request)
         if path.endswith("/models"):
-            text = json.dumps(self.models).encode()
+            text = json.dumps(self.models).encode() if self.listing is None else self.listing
             line.sendall(head(kind="application/json", chunked=False, Content_Length=str(len(text))) + text)
             return
         for step in self._next(request):

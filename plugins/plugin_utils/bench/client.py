@@ -3,17 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One streamed chat request to an OpenAI-compatible server, with one deadline for the whole request, and its outcome.
 
-Uses Python's own HTTP client. Each read may take what is left of the request's time, so a server that hangs or trickles
-costs no more. Ignores proxies and redirects: the server is in the owner's cluster.
+Ignores proxies and redirects: the server is in the owner's cluster.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import http.client
 import json
 import re
-import socket
 import ssl
 import time
 import typing as t
@@ -21,10 +19,14 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, Exchange, HttpError, exchange
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
 
-Clock = t.Callable[[], float]
+Guards = tuple[TextGuard, TextGuard]  # of the answer, and of the reasoning before it
+_PART = 4096
+_MOST_LIST = 1 << 20  # bytes of a list of models
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,25 @@ _REMEDIES = {
 }
 
 
-def ask(request: ChatRequest, limits: Limits, clock: Clock = time.monotonic) -> Outcome:
+def ask(request: ChatRequest, limits: Limits) -> Outcome:
     """Send the request and judge the answer. Raises CollectionError for an invalid URL or pattern, and nothing else."""
-    target = target_of(request)
-    deadline = clock() + request.timeout
-    stream = ChatStream(clock())
-    guard = {"content": TextGuard(limits), "reasoning": TextGuard(limits)}
+    target_of(request)
+    stream = ChatStream(time.monotonic(), request.max_tokens)
+    guards = TextGuard(limits), TextGuard(limits)
     try:
-        model = request.model or _first_model(request, target, deadline, clock)
+        with named(request, stream):
+            asyncio.run(_asked(request, stream, guards))
+        _judge(request, stream, guards)
+    except StreamError as exc:
+        return _outcome(request, stream, guards, failure_of(exc.cause, str(exc)))
+    except Failure as exc:
+        return _outcome(request, stream, guards, exc)
+    return _outcome(request, stream, guards, None)
+
+
+async def _asked(request: ChatRequest, stream: ChatStream, guards: Guards) -> None:
+    async def both() -> None:
+        model = request.model or await first_model(request, stream)
         body = {
             "model": model,
             "messages": [{"role": "user", "content": request.prompt}],
@@ -110,30 +123,122 @@ def ask(request: ChatRequest, limits: Limits, clock: Clock = time.monotonic) -> 
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        with _Exchange(request, target, "POST", "/chat/completions", deadline, clock, body) as exchange:
-            stream.began = exchange.began
-            for piece, final in exchange.pieces():
-                for delta in stream.feed(piece, clock(), final):
-                    trip = guard["content"].feed(delta.content) or guard["reasoning"].feed(delta.reasoning)
-                    if trip:
-                        raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
-                if stream.done:
-                    break
-        _judge(request, stream, guard)
-    except StreamError as exc:
-        return _outcome(request, stream, guard, failure_of(exc.cause, str(exc)))
-    except Failure as exc:
-        return _outcome(request, stream, guard, exc)
-    return _outcome(request, stream, guard, None)
+        with reader(request) as read_by:
+            await read(request, read_by, json.dumps(body).encode(), stream, guards)
+
+    await asyncio.wait_for(both(), request.timeout)
 
 
-def _judge(request: ChatRequest, stream: ChatStream, guard: t.Mapping[str, TextGuard]) -> None:
-    if not stream.ended:
-        raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
-    for each in guard.values():
-        trip = each.close()
+async def first_model(request: ChatRequest, stream: ChatStream | None = None) -> str:
+    """Return the first model of the server's list. Raises Failure if it lists none, and what `exchange` raises."""
+    path = f"{target_of(request).path}/models"
+    return model_named(await page(request, path, _MOST_LIST, stream), path)
+
+
+async def page(request: ChatRequest, path: str, most: int, stream: ChatStream | None = None) -> bytes:
+    """Return a page of at most `most` bytes. Raises Failure if there is none, and what `exchange` raises."""
+    text = bytearray()
+
+    def take(piece: bytes, _now: float) -> bool:
+        text.extend(piece)
+        if len(text) > most:
+            raise failure_of("protocol", f"{path} is larger than {most >> 20} MiB")
+        return False
+
+    with reader(request) as read_by:
+        done = await _sent(request, read_by, f"GET {path}", b"", take, stream)
+    refused = refusal(done.status, "", done.refusal.decode(errors="replace"))
+    if refused:
+        raise refused
+    return bytes(text)
+
+
+@contextlib.contextmanager
+def reader(request: ChatRequest) -> t.Iterator[ssl.SSLContext | Arrivals]:
+    """What reads a server's answers on the running loop. Raises Failure if the CA file cannot be read."""
+    tls = tls_of(request)
+    if tls:
+        yield tls
+        return
+    arrivals = Arrivals()
+    try:
+        yield arrivals
+    finally:
+        arrivals.close()
+
+
+async def read(
+    request: ChatRequest, read_by: ssl.SSLContext | Arrivals, body: bytes, stream: ChatStream, guards: Guards
+) -> None:
+    """Send a chat request and read its answer into `stream`. Raises Failure for garbage or a refusal, and what `exchange` raises."""
+
+    def take(piece: bytes, now: float) -> bool:
+        # In parts, so that a burst is read only up to the garbage in it.
+        if len(piece) <= _PART:
+            _feed(stream, guards, piece, now)
+            return stream.done
+        for at in range(0, len(piece), _PART):
+            _feed(stream, guards, piece[at : at + _PART], now)
+        return stream.done
+
+    path = f"{target_of(request).path}/chat/completions"
+    done = await _sent(request, read_by, f"POST {path}", body, take, stream)
+    refused = refusal(done.status, done.kind, done.refusal.decode(errors="replace"))
+    if refused:
+        raise refused
+    if not stream.done:
+        _feed(stream, guards, b"", time.monotonic(), final=True)
+
+
+async def _sent(
+    request: ChatRequest,
+    read_by: ssl.SSLContext | Arrivals,
+    what: str,
+    body: bytes,
+    take: t.Callable[[bytes, float], bool],
+    stream: ChatStream | None,
+) -> Exchange:
+    target = target_of(request)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    lines = [
+        f"{what} HTTP/1.1",
+        f"Host: {host}:{target.port}",
+        f"Accept: {'text/event-stream' if body else 'application/json'}",
+        "Accept-Encoding: identity",
+        *(["Content-Type: application/json", f"Content-Length: {len(body)}"] if body else []),
+        "Connection: close",
+        *([f"Authorization: Bearer {request.api_key}"] if request.api_key else []),
+    ]
+
+    def begun(now: float) -> None:
+        if stream:
+            stream.began, stream.reached = now, True
+
+    message = "\r\n".join([*lines, "", ""]).encode() + body
+    return await exchange(target.host, target.port, read_by, message, take, begun)
+
+
+def _feed(stream: ChatStream, guards: Guards, piece: bytes, now: float, final: bool = False) -> None:
+    for delta in stream.feed(piece, now, final):
+        trip = (delta.content and guards[0].feed(delta.content)) or (
+            delta.reasoning and guards[1].feed(delta.reasoning)
+        )
         if trip:
             raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+
+
+def closed(stream: ChatStream, guards: Guards) -> None:
+    """Judge an answer at its end. Raises Failure if it was cut, or a guard finds garbage."""
+    if not stream.ended:
+        raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
+    for guard in guards:
+        trip = guard.close()
+        if trip:
+            raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+
+
+def _judge(request: ChatRequest, stream: ChatStream, guards: Guards) -> None:
+    closed(stream, guards)
     if not stream.content.strip():
         if stream.reasoning.strip():
             raise failure_of("reasoning-only", f"only reasoning came back, and no answer ({stream.finish_reason})")
@@ -164,10 +269,8 @@ def short(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def _outcome(
-    request: ChatRequest, stream: ChatStream, guard: t.Mapping[str, TextGuard], failure: Failure | None
-) -> Outcome:
-    trip = next((each.trip for each in guard.values() if each.trip), None)
+def _outcome(request: ChatRequest, stream: ChatStream, guards: Guards, failure: Failure | None) -> Outcome:
+    trip = next((each.trip for each in guards if each.trip), None)
 
     def clean(text: str) -> str:
         # A server may echo the key that it refuses.
@@ -232,118 +335,56 @@ def target_of(request: ChatRequest) -> _Target:
     return _Target(tls, parts.hostname, port or (443 if tls else 80), parts.path.rstrip("/"))
 
 
-def _first_model(request: ChatRequest, target: _Target, deadline: float, clock: Clock) -> str:
-    with _Exchange(request, target, "GET", "/models", deadline, clock) as exchange:
-        text = b"".join(piece for piece, _final in exchange.pieces())
-    return model_named(text, target.path)
-
-
 def model_named(text: bytes, path: str) -> str:
     """Return the first model of a server's list. Raises Failure if it lists none."""
     try:
         return str(json.loads(text)["data"][0]["id"])
-    except (ValueError, LookupError, TypeError):
-        said = short(text.decode(errors="replace"), 80)
-        raise failure_of("protocol", f"it lists no model at {path}/models: {said!r}") from None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        said = short(text[:1000].decode(errors="replace"), 80)
+        raise failure_of("protocol", f"it lists no model at {path}: {said!r}") from None
 
 
-class _Exchange:
-    """One request with its answer. Raises Failure for anything that goes wrong between client and server."""
-
-    def __init__(
-        self,
-        request: ChatRequest,
-        target: _Target,
-        method: str,
-        path: str,
-        deadline: float,
-        clock: Clock,
-        body: t.Any = None,
-    ) -> None:
-        self._deadline, self._clock, self._request = deadline, clock, request
-        self._connection = self._connect(target)
-        self._streams = body is not None
-        headers = {"Accept": "text/event-stream" if body else "application/json", "Connection": "close"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if request.api_key:
-            headers["Authorization"] = f"Bearer {request.api_key}"
-        try:
-            with _named(request, "unreachable"):
-                self._connection.connect()
-            # Keep the socket: the connection drops it once the answer begins.
-            self._socket = t.cast(socket.socket, self._connection.sock)
-            self.began = clock()
-            with _named(request, "hang"):
-                self._left()
-                self._connection.request(
-                    method, target.path + path, None if body is None else json.dumps(body).encode(), headers
-                )
-                self._left()
-                self._answer = self._connection.getresponse()
-                self._refuse()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _connect(self, target: _Target) -> http.client.HTTPConnection:
-        left = max(0.01, self._deadline - self._clock())
-        if not target.tls:
-            return http.client.HTTPConnection(target.host, target.port, timeout=left)
-        try:
-            context = ssl.create_default_context(cafile=self._request.ca_path)
-        except (OSError, ssl.SSLError) as exc:
-            raise failure_of("tls", f"the CA file {self._request.ca_path} cannot be read: {exc}") from None
-        if not self._request.validate_certs:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return http.client.HTTPSConnection(target.host, target.port, timeout=left, context=context)
-
-    def __enter__(self) -> _Exchange:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._answer.close()
-        self._connection.close()
-
-    def _left(self) -> None:
-        left = self._deadline - self._clock()
-        if left <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left)
-
-    def _refuse(self) -> None:
-        status, kind = self._answer.status, self._answer.headers.get_content_type()
-        text = "" if status == 200 else self._answer.read(2000).decode(errors="replace")
-        refused = refusal(status, kind if self._streams else "", text)
-        if refused:
-            raise refused
-
-    def pieces(self) -> t.Iterator[tuple[bytes, bool]]:
-        """Yield the answer's bytes as they arrive, and whether they are the last."""
-        with _named(self._request, "hang"):
-            while True:
-                self._left()
-                piece = self._answer.read1(65536)
-                yield piece, not piece
-                if not piece:
-                    return
+def tls_of(request: ChatRequest) -> ssl.SSLContext | None:
+    """Return the TLS context of a request; None for a plain connection. Raises Failure if its CA file cannot be read."""
+    if not target_of(request).tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=request.ca_path)
+    except (OSError, ssl.SSLError) as exc:
+        raise failure_of("tls", f"the CA file {request.ca_path} cannot be read: {exc}") from None
+    if not request.validate_certs:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 @contextlib.contextmanager
-def _named(request: ChatRequest, late: str) -> t.Iterator[None]:
-    """Map errors to their causes. late: the cause of a timeout."""
+def named(request: ChatRequest, stream: ChatStream | None = None) -> t.Iterator[None]:
+    """Map the errors of an exchange to their causes."""
     try:
         yield
-    except TimeoutError:
-        words = "no answer" if late == "hang" else "no connection"
+    except (TimeoutError, asyncio.TimeoutError):  # noqa: UP041 - two in Python 3.10
+        late, words = ("hang", "no answer") if stream is None or stream.reached else ("unreachable", "no connection")
         raise failure_of(late, f"{words} within {request.timeout:g} s") from None
-    except ssl.SSLError as exc:
-        raise failure_of("tls", f"TLS fails: {exc.reason or exc}") from None
-    except ConnectionRefusedError:
-        raise failure_of("refused", "the connection is refused") from None
-    except (http.client.IncompleteRead, ConnectionError):
+    except Cut:
         raise failure_of("truncated", "the connection ended in the middle") from None
-    except http.client.HTTPException as exc:
-        raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
-    except OSError as exc:
-        raise failure_of("unreachable", f"it cannot be reached: {exc.strerror or exc}") from None
+    except HttpError as exc:
+        raise failure_of("protocol", f"it does not speak HTTP: {exc}") from None
+    except (OSError, UnicodeError) as exc:
+        cause, words = unconnected(exc)
+        raise failure_of(cause, words) from None
+
+
+def unconnected(exc: BaseException) -> tuple[str, str]:
+    """Return cause and message of a failed connection, from the errors beneath it."""
+    beneath: BaseException | None = exc
+    seen: list[BaseException] = []
+    while beneath is not None and beneath not in seen:
+        seen += [beneath, *getattr(beneath, "exceptions", ())]
+        beneath = beneath.__cause__ or beneath.__context__
+    if any(isinstance(each, ssl.SSLError) for each in seen):
+        return "tls", f"TLS fails: {exc}"
+    if any(isinstance(each, ConnectionRefusedError) for each in seen):
+        return "refused", "the connection is refused"
+    if any(isinstance(each, ConnectionError) for each in seen):
+        return "truncated", "the connection ended in the middle"
+    return "unreachable", f"it cannot be reached: {exc}"

@@ -4,7 +4,7 @@
 """The program of a pod that measures a served model: prints progress lines, and finally the report after a mark.
 
 Runs in an engine's image, with its imports from this collection laid out beside it (kube/bench_pod.py). It needs Python 3.10 or
-newer and httpx, but neither Ansible nor YAML. It does not print the answers' texts.
+newer and no package. It does not print the answers' texts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,6 @@ def lacks() -> str:
     here = f"python3 of the image ({sys.executable}, {'.'.join(map(str, sys.version_info[:3]))})"
     if tuple(sys.version_info[:2]) < OLDEST:
         return f"{here} is too old, {'.'.join(map(str, OLDEST))} or newer is needed. {_ELSE}"
-    try:
-        import httpx  # noqa: F401
-    except ImportError as exc:
-        return f"{here} has no package httpx ({exc}), which sends the requests. {_ELSE}"
     return ""
 
 

@@ -11,7 +11,6 @@ and redirects.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import json
 import math
@@ -20,32 +19,30 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-try:
-    import httpx
-except ImportError:
-    httpx = None  # type: ignore[assignment,unused-ignore]
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import (
     ChatRequest,
     Failure,
+    closed,
     failure_of,
-    model_named,
-    refusal,
+    first_model,
+    named,
+    page,
+    read,
+    reader,
     target_of,
+    tls_of,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record, record_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, TextGuard
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.http1 import Cut, HttpError, exchange
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream, StreamError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload
 
 Say = t.Callable[[str], None]
 _LOOK_S = 5.0  # between two progress messages, and two readings of /metrics
-_PART = 4096
 _BESIDE_S = 10.0  # timeout of /metrics
+_MOST_PAGE = 8 << 20  # bytes of /metrics
 # Timeout of the list of models, the first request: servers have it ready, but one that starts its processes from a slow disk, or
 # is busy on two cores, takes seconds. A request's own timeout may be a day.
 FIRST_S = 30.0
@@ -108,72 +105,64 @@ def turns(
 
     The workload decides what is asked: prompt and max_tokens of `request` are not used, and its timeout caps the workload's.
     """
-    http_client.needed()
-    target_of(request)
+    _checked(request)
     return asyncio.run(_turns(request, planned, limits, say, within_s))
 
 
 def server_of(request: ChatRequest, paths: t.Iterable[str] = ()) -> Server:
     """Return what the server says about itself: /metrics and these paths. Raises CollectionError if it names no model."""
-    http_client.needed()
-    target_of(request)
+    _checked(request)
 
     async def ask() -> Server:
-        async with _client(request) as client:
-            model = request.model or await _model(client, request)
-            metrics = await _beside(client, request, "/metrics")
-            documents = {path: _document(await _beside(client, request, path)) for path in paths}
-            return Server(model, metrics, documents)
+        model = request.model or await _model(request)
+        metrics = await _beside(request, "/metrics")
+        documents = {path: _document(await _beside(request, path)) for path in paths}
+        return Server(model, metrics, documents)
 
     return asyncio.run(ask())
 
 
-async def _beside(client: httpx.AsyncClient, request: ChatRequest, path: str) -> str:
-    """Return a document beside the API, such as /metrics; "" if there is none."""
-    root = request.url.rstrip("/").removesuffix("/v1")
+def _checked(request: ChatRequest) -> None:
+    """Raises CollectionError for an invalid URL, and for a CA file that cannot be read."""
     try:
-        answer = await client.get(f"{root}{path}", timeout=_BESIDE_S)
-    except (httpx.HTTPError, httpx.InvalidURL):
+        tls_of(request)
+    except Failure as exc:
+        raise CollectionError(f"{request.name}: {exc}. {exc.remedy}") from None
+
+
+async def _beside(request: ChatRequest, path: str) -> str:
+    """Return a document beside the API, such as /metrics; "" if there is none."""
+    try:
+        with named(request):
+            root = target_of(request).path.removesuffix("/v1")
+            text = await asyncio.wait_for(page(request, f"{root}{path}", _MOST_PAGE), _BESIDE_S)
+    except Failure:
         return ""
-    return answer.text if answer.status_code == 200 else ""
+    return text.decode(errors="replace")
 
 
 def _document(text: str) -> t.Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-
-
-def _client(request: ChatRequest) -> httpx.AsyncClient:
-    headers = {"Accept-Encoding": "identity"}
-    if request.api_key:
-        headers["Authorization"] = f"Bearer {request.api_key}"
-    return httpx.AsyncClient(
-        headers=headers,
-        verify=_tls(request) or False,
-        timeout=request.timeout,
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
-        trust_env=False,
-    )
 
 
 async def _turns(
     request: ChatRequest, planned: t.Sequence[Planned], limits: Limits, say: Say, within_s: float
 ) -> list[Turn]:
     began, marks, done = time.monotonic(), list[float](), list[Turn]()
-    async with _client(request) as client:
-        if not request.model:
-            request = dataclasses.replace(request, model=await _model(client, request))
-        for each in planned:
-            if each.begins:
-                marks.append(time.monotonic())
-                if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
-                    break
-                if len(marks) > 1 and gone(done[-1].records):
-                    say(f"{done[-1].n} at once: no request finished, the server is gone, and nothing more is tried")
-                    break
-            done.append(await _turn(client, request, each, limits, say))
+    if not request.model:
+        request = dataclasses.replace(request, model=await _model(request))
+    for each in planned:
+        if each.begins:
+            marks.append(time.monotonic())
+            if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
+                break
+            if len(marks) > 1 and gone(done[-1].records):
+                say(f"{done[-1].n} at once: no request finished, the server is gone, and nothing more is tried")
+                break
+        done.append(await _turn(request, each, limits, say))
     return done
 
 
@@ -182,19 +171,18 @@ def gone(records: t.Sequence[Record]) -> bool:
     return bool(records) and all(record.status == "failed" and record.cause in _GONE for record in records)
 
 
-async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planned, limits: Limits, say: Say) -> Turn:
+async def _turn(request: ChatRequest, planned: Planned, limits: Limits, say: Say) -> Turn:
     n, questions, seconds = planned.n, planned.questions, planned.seconds
     request = dataclasses.replace(request, timeout=min(request.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
-    streams, tls, arrivals = set[ChatStream](), _tls(request), Arrivals()
-    scrapes = [await _beside(client, request, "/metrics")] if planned.scrape else []
-    began, busy = time.monotonic(), time.thread_time()
+    streams = set[ChatStream]()
+    scrapes = [await _beside(request, "/metrics")] if planned.scrape else []
 
-    async def user() -> None:
+    async def user(read_by: ssl.SSLContext | Arrivals) -> None:
         for question in left:
-            stream = ChatStream(time.monotonic())
+            stream = ChatStream(time.monotonic(), planned.workload.max_tokens)
             streams.add(stream)
-            records.append(await _one(tls or arrivals, request, planned.workload, question, limits, stream))
+            records.append(await _one(read_by, request, planned.workload, question, limits, stream))
             streams.discard(stream)
             if time.monotonic() - began >= seconds:
                 return
@@ -204,17 +192,18 @@ async def _turn(client: httpx.AsyncClient, request: ChatRequest, planned: Planne
             await asyncio.sleep(_LOOK_S)
             say(_progress(planned, records, streams, time.monotonic() - began))
             if any(scrapes):
-                scrapes.append(await _beside(client, request, "/metrics"))
+                scrapes.append(await _beside(request, "/metrics"))
 
-    watching = asyncio.ensure_future(watch())
-    try:
-        await asyncio.gather(*(user() for _number in range(n)))
-    finally:
-        watching.cancel()
-        arrivals.close()
+    with reader(request) as read_by:
+        began, busy = time.monotonic(), time.thread_time()
+        watching = asyncio.ensure_future(watch())
+        try:
+            await asyncio.gather(*(user(read_by) for _number in range(n)))
+        finally:
+            watching.cancel()
     wall, busy = time.monotonic() - began, time.thread_time() - busy
     if any(scrapes):
-        scrapes.append(await _beside(client, request, "/metrics"))
+        scrapes.append(await _beside(request, "/metrics"))
     if planned.scrape:  # warm-up and greedy prompt end silently
         say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
@@ -244,10 +233,13 @@ async def _one(
     guards = (TextGuard(limits), TextGuard(limits))
     failure: Failure | None = None
     try:
-        with _named(request):
-            asking = _read(request, read_by, _body(request, workload, question), stream, guards)
+        with named(request, stream):
+            asking = read(request, read_by, _body(request, workload, question), stream, guards)
             await asyncio.wait_for(asking, request.timeout)
-        _judge(stream, guards)
+        closed(stream, guards)
+        # Unlike the canary, accept reasoning alone as an answer: it has a speed, and may be cut by design.
+        if not (stream.content.strip() or stream.reasoning.strip()):
+            raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
     except StreamError as exc:
         failure = failure_of(exc.cause, str(exc))
     except Failure as exc:
@@ -280,95 +272,15 @@ def _body(request: ChatRequest, workload: Workload, question: Question) -> bytes
     return json.dumps(body).encode()
 
 
-async def _read(
-    request: ChatRequest,
-    read_by: ssl.SSLContext | Arrivals,
-    body: bytes,
-    stream: ChatStream,
-    guards: tuple[TextGuard, TextGuard],
-) -> None:
-    target = target_of(request)
-    host = f"[{target.host}]" if ":" in target.host else target.host
-    lines = [
-        f"POST {target.path}/chat/completions HTTP/1.1",
-        f"Host: {host}:{target.port}",
-        "Accept: text/event-stream",
-        "Accept-Encoding: identity",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        "Connection: close",
-        *([f"Authorization: Bearer {request.api_key}"] if request.api_key else []),
-    ]
-
-    def take(piece: bytes, now: float) -> bool:
-        # In parts, so that a burst is read only up to the garbage in it.
-        if len(piece) <= _PART:
-            _feed(stream, guards, piece, now)
-            return stream.done
-        for at in range(0, len(piece), _PART):
-            _feed(stream, guards, piece[at : at + _PART], now)
-        return stream.done
-
-    def begun(now: float) -> None:
-        stream.began = now
-
-    message = "\r\n".join([*lines, "", ""]).encode() + body
-    done = await exchange(target.host, target.port, read_by, message, take, begun)
-    refused = refusal(done.status, done.kind, done.refusal.decode(errors="replace"))
-    if refused:
-        raise refused
-    if not stream.done:
-        _feed(stream, guards, b"", time.monotonic(), final=True)
-
-
-def _feed(
-    stream: ChatStream, guards: tuple[TextGuard, TextGuard], piece: bytes, now: float, final: bool = False
-) -> None:
-    for delta in stream.feed(piece, now, final):
-        trip = (delta.content and guards[0].feed(delta.content)) or (
-            delta.reasoning and guards[1].feed(delta.reasoning)
-        )
-        if trip:
-            raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
-
-
-def _judge(stream: ChatStream, guards: tuple[TextGuard, TextGuard]) -> None:
-    """Unlike the canary, accept reasoning alone as an answer: it has a speed, and may be cut by design."""
-    if not stream.ended:
-        raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
-    for guard in guards:
-        trip = guard.close()
-        if trip:
-            raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
-    if not (stream.content.strip() or stream.reasoning.strip()):
-        raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
-
-
-async def _model(client: httpx.AsyncClient, request: ChatRequest) -> str:
+async def _model(request: ChatRequest) -> str:
     request = dataclasses.replace(request, timeout=min(request.timeout, FIRST_S))
     try:
-        with _named(request):
-            answer = await asyncio.wait_for(client.get(f"{request.url.rstrip('/')}/models"), request.timeout)
-            refused = refusal(answer.status_code, "", answer.text)
-            if refused:
-                raise refused
-            return model_named(answer.content, target_of(request).path)
+        with named(request):
+            return await asyncio.wait_for(first_model(request), request.timeout)
     except Failure as exc:
         asked = " to the request for its list of models, which comes first" if exc.cause == "tokens.hang" else ""
         text = f"{request.name} ({request.url}): {str(exc).rstrip('.')}{asked}. {exc.remedy}"
         raise CollectionError(text.replace(request.api_key, "********") if request.api_key else text) from None
-
-
-def _tls(request: ChatRequest) -> ssl.SSLContext | None:
-    if not request.url.startswith("https"):
-        return None
-    try:
-        context = ssl.create_default_context(cafile=request.ca_path)
-    except (OSError, ssl.SSLError) as exc:
-        raise CollectionError(f"{request.name}: the CA file {request.ca_path} cannot be read: {exc}.") from exc
-    if not request.validate_certs:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def _cleaned(request: ChatRequest, record: Record) -> Record:
@@ -379,35 +291,3 @@ def _cleaned(request: ChatRequest, record: Record) -> Record:
         name: getattr(record, name).replace(request.api_key, "********") for name in ("message", "content", "reasoning")
     }
     return dataclasses.replace(record, **texts)
-
-
-@contextlib.contextmanager
-def _named(request: ChatRequest) -> t.Iterator[None]:
-    """Map errors to the canary's causes."""
-    try:
-        yield
-    except httpx.ConnectTimeout:
-        raise failure_of("unreachable", f"no connection within {request.timeout:g} s") from None
-    except (TimeoutError, asyncio.TimeoutError, httpx.TimeoutException):  # noqa: UP041 - two in Python 3.10
-        raise failure_of("hang", f"no answer within {request.timeout:g} s") from None
-    except (httpx.ConnectError, OSError) as exc:
-        cause, words = _unconnected(exc)
-        raise failure_of(cause, words) from None
-    except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, Cut):
-        raise failure_of("truncated", "the connection ended in the middle") from None
-    except (httpx.HTTPError, httpx.InvalidURL, HttpError) as exc:
-        raise failure_of("protocol", f"it does not speak HTTP: {type(exc).__name__}") from None
-
-
-def _unconnected(exc: BaseException) -> tuple[str, str]:
-    """Return cause and message of a failed connection, from the errors beneath it."""
-    beneath: BaseException | None = exc
-    seen: list[BaseException] = []
-    while beneath is not None and beneath not in seen:
-        seen += [beneath, *getattr(beneath, "exceptions", ())]
-        beneath = beneath.__cause__ or beneath.__context__
-    if any(isinstance(each, ssl.SSLError) for each in seen):
-        return "tls", f"TLS fails: {exc}"
-    if any(isinstance(each, ConnectionRefusedError) for each in seen):
-        return "refused", "the connection is refused"
-    return "unreachable", f"it cannot be reached: {exc}"

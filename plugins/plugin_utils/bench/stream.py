@@ -20,6 +20,10 @@ _GAVE_UP = frozenset({"abort", "error"})  # SGLang's and vLLM's finish reasons f
 _TEXT = re.compile(rb'"(?:content|reasoning|reasoning_content)": ?("(?:[^"\\]|\\.)+")')
 _LEARNING = 8  # learning the form of events costs as much as reading this many
 _MOST = 1 << 20  # bytes of one event; no chat server sends more
+_MOST_TEXT = 16 << 20  # characters of one answer, and pieces of it
+_LARGEST = 1 << 40  # tokens; no model has such a context
+_HIDDEN = 16  # tokens of an answer that have no text: its end, the marks around reasoning
+_WRONG_JSON = (ValueError, RecursionError)
 
 
 class StreamError(CollectionError):
@@ -45,14 +49,15 @@ class EventReader:
     """Server-sent events: takes pieces of bytes, yields the `data` of complete events (WHATWG HTML, section 9.2.6)."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []  # of a line that has not ended
         self._data: list[bytes] = []
         self._kind = b""
+        self._size = 0  # bytes of the partial event
 
     @property
     def between(self) -> bool:
         """Whether no partial event is pending."""
-        return not (self._rest or self._data or self._kind)
+        return not (any(self._rest) or self._data or self._kind)
 
     def feed(self, piece: bytes, final: bool = False) -> t.Iterator[str]:
         """Yield the data of each event that this piece completes. final: nothing follows.
@@ -63,47 +68,59 @@ class EventReader:
         if one and piece.count(b"\n") == 2 and b"\r" not in piece:  # one whole event, as nearly all pieces are
             yield piece[5:-2].removeprefix(b" ").decode("utf-8", "replace")
             return
-        lines = (self._rest + piece).splitlines(keepends=True)  # bytes split at LF, CR LF and CR only
-        # An LF may follow a CR in the next piece.
-        whole = not lines or lines[-1].endswith(b"\n") or (final and lines[-1].endswith(b"\r"))
-        self._rest = b"" if whole else lines.pop()
-        for line in lines:
+        self._size += len(piece)
+        self._rest.append(piece)
+        for line in self._lines(piece, final):
             if line.startswith(b"data:"):
                 self._data.append(line.rstrip(b"\r\n")[5:].removeprefix(b" "))
             elif line.startswith(b"event:"):
                 self._kind = line.rstrip(b"\r\n")[6:].removeprefix(b" ")
             elif line in (b"\n", b"\r\n", b"\r"):
                 data, kind = b"\n".join(self._data).decode("utf-8", "replace"), self._kind
-                has_data, self._data, self._kind = bool(self._data), [], b""
+                has_data, self._data, self._kind, self._size = bool(self._data), [], b"", 0
                 if has_data and kind == b"error":
                     raise _aborted(_said(data))
                 if has_data:
                     yield data
-        if len(self._rest) + sum(map(len, self._data)) > _MOST:
+        if self._size > _MOST:
             raise StreamError("the server sends one event that never ends.")
+
+    def _lines(self, piece: bytes, final: bool) -> list[bytes]:
+        """Return the lines that this piece completes; joins what came before only if there are any."""
+        held = len(self._rest) > 1 and self._rest[-2].endswith(b"\r")  # an LF may follow a CR in the next piece
+        if not (final or held or b"\n" in piece or b"\r" in piece):
+            return []
+        lines = b"".join(self._rest).splitlines(keepends=True)  # bytes split at LF, CR LF and CR only
+        whole = not lines or lines[-1].endswith(b"\n") or (final and lines[-1].endswith(b"\r"))
+        self._rest = [] if whole else [lines.pop()]
+        return lines
 
 
 def _aborted(words: t.Any) -> ServerError:
-    return ServerError(f"the server aborted in the middle of the answer: {' '.join(_clean(str(words)).split())[:200]}.")
+    return ServerError(f"the server aborted in the middle of the answer: {' '.join(_clean(words).split())[:200]}.")
 
 
 def _said(data: str) -> t.Any:
     """Return the message of an error event: OpenAI's form, a bare message, or not JSON at all."""
     try:
         event = _DECODE(data)
-    except ValueError:
+    except _WRONG_JSON:
         return data
     error = (event.get("error") or event) if isinstance(event, dict) else event
     return (error.get("message") or error) if isinstance(error, dict) else error
 
 
-def _clean(text: str) -> str:
-    """Return a text that any encoding accepts."""
+def _clean(value: t.Any) -> str:
+    """Return a value as a text that any encoding accepts."""
+    try:
+        text = str(value)
+    except RecursionError:
+        return "nested too deeply"
     return text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _number(value: t.Any, otherwise: int | None) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST else otherwise
 
 
 class _Alike(t.NamedTuple):
@@ -121,19 +138,25 @@ class _Alike(t.NamedTuple):
         try:
             # A JSON string contains no raw newline or unescaped quote, so this is the text and nothing else.
             text = _clean(_DECODE(piece[len(head) - 1 : -len(tail)].decode()))
-        except ValueError:
+        except _WRONG_JSON:
             return None
         return (Delta("", text) if reasoning else Delta(text)) if text else None
 
 
 class ChatStream:
-    """One streamed chat completion. Times are seconds of any monotonic clock."""
+    """One streamed chat completion. Times are seconds of any monotonic clock.
 
-    def __init__(self, began: float) -> None:
+    most_tokens: the request's max_tokens, None: not bounded. reached: set by the client once it is connected.
+    """
+
+    def __init__(self, began: float, most_tokens: int | None = None) -> None:
         self.began = began
+        self.reached = False
+        self.most_tokens = most_tokens
         self.first: float | None = None
-        self.content = ""
-        self.reasoning = ""
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._length = 0  # bytes of text
         self.pieces = 0
         self.model: str | None = None
         self.finish_reason: str | None = None
@@ -178,8 +201,23 @@ class ChatStream:
         self.pieces += 1
         self.times.append(now)
         self.counts.append(self._usage)
-        self.content += delta.content
-        self.reasoning += delta.reasoning
+        self._content.append(delta.content)
+        self._reasoning.append(delta.reasoning)
+        self._length += len(delta.content.encode()) + len(delta.reasoning.encode())
+        if self._length > _MOST_TEXT:
+            raise StreamError("the server sends an answer that never ends.")
+
+    @property
+    def content(self) -> str:
+        """The answer so far."""
+        self._content = ["".join(self._content)]
+        return self._content[0]
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        self._reasoning = ["".join(self._reasoning)]
+        return self._reasoning[0]
 
     def _learnt(self, piece: bytes) -> _Alike | None:
         """Return the bytes around this piece's text, if they parse the same way around another text.
@@ -202,19 +240,19 @@ class ChatStream:
     def _event(self, data: str) -> Delta:
         try:
             event = _DECODE(data)
-        except ValueError:
+        except _WRONG_JSON:
             raise StreamError(f"an event of the stream is not JSON: {data[:80]!r}.") from None
         if not isinstance(event, dict):
             raise StreamError(f"an event of the stream is not an object: {data[:80]!r}.")
         if event.get("error"):
             raise _aborted(_said(data))
-        self.model = _clean(str(event.get("model") or "")) or self.model
+        self.model = _clean(event.get("model") or "") or self.model
         if "usage" in event:
             self._counted(event["usage"])
         choices = event.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return Delta()
-        self.finish_reason = _clean(str(choices[0].get("finish_reason") or "")) or self.finish_reason
+        self.finish_reason = _clean(choices[0].get("finish_reason") or "") or self.finish_reason
         if self.finish_reason in _GAVE_UP:
             raise _aborted(f"it ended with finish_reason {self.finish_reason!r}")
         delta = choices[0].get("delta")
@@ -222,7 +260,7 @@ class ChatStream:
             return Delta()
         # SGLang and older vLLM send reasoning_content, newer vLLM reasoning.
         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or ""
-        return Delta(_clean(str(delta.get("content") or "")), _clean(str(reasoning)))
+        return Delta(_clean(delta.get("content") or ""), _clean(reasoning))
 
     def _counted(self, usage: t.Any) -> None:
         if not isinstance(usage, dict):
@@ -240,18 +278,29 @@ class ChatStream:
         return self.finish_reason is not None
 
     @property
+    def miscounted(self) -> int | None:
+        """The server's count, if it cannot be: more than was asked for, or than bytes of text. None: it can be."""
+        most = self._length + _HIDDEN
+        bounds = most if self.most_tokens is None else min(most, self.most_tokens)
+        return self._usage if self._usage is not None and self._usage > bounds else None
+
+    @property
     def tokens(self) -> int:
-        """Tokens so far: the server's count, else the number of text pieces, each of which may hold several."""
-        return self.pieces if self._usage is None else self._usage
+        """Tokens so far: the server's count if it can be, else the number of text pieces, each of which may hold several."""
+        if self._usage is not None and self.miscounted is None:
+            return self._usage
+        return self.pieces if self.most_tokens is None else min(self.pieces, self.most_tokens)
 
     @property
     def tokens_are_counted(self) -> bool:
-        """Whether the server counts the tokens."""
-        return self._usage is not None
+        """Whether the server counts the tokens, and its count can be."""
+        return self._usage is not None and self.miscounted is None
 
     @property
     def token_marks(self) -> list[tuple[float, int | None]]:
         """Arrival times with the server's token count by then; includes the stop token if it is counted."""
+        if self.miscounted is not None:
+            return [(at, None) for at in self.times]
         marks = list(zip(self.times, self.counts, strict=True))
         counted = self._usage is not None and self._usage > self.pieces
         return [*marks, self._stop] if self._stop and counted else marks

@@ -28,6 +28,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
 
 LIMITS = limits_of(knowledge.load("guards"))
 KEY = "sk-not-to-be-seen"
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 
 
 @pytest.fixture
@@ -217,3 +218,42 @@ def test_a_wrong_argument_is_one_clear_error(more: dict[str, Any], words: str) -
     with pytest.raises(CollectionError, match=words) as told:
         send(None, **more)
     assert "pass@" not in str(told.value)
+
+
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n"
+HOSTILE: list[tuple[str, Answer, str, str]] = [
+    ("a chunk of -5", [CHUNKED + b"\r\n-5\r\nhello\r\n", 600.0], "protocol", "the size of a chunk is '-5'"),
+    ("101 headers", [CHUNKED + b"X: 1\r\n" * 101 + b"\r\n", 600.0], "protocol", "more than 100 headers"),
+    ("a long length", [OK + b"Content-Length: " + b"1" * 5000 + b"\r\n\r\n", 600.0], "protocol", "Content-Length is"),
+    ("deep JSON", [head(), chunk(b"data: " + b"[" * 99_999 + b"\n\n"), 600.0], "protocol", "is not JSON"),
+    ("lines of data", [head(), *[chunk(b"data:x\n" * 9000)] * 70, 600.0], "protocol", "one event that never ends"),
+    ("headers in drips", [CHUNKED, *[s for _n in range(200) for s in (b"X: 1\r\n", 0.05)]], "hang", "no answer within"),
+]
+
+
+@pytest.mark.parametrize(("answer", "cause", "words"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
+def test_a_hostile_answer_is_one_error_within_the_deadline(
+    server: ChatServer, answer: Answer, cause: str, words: str
+) -> None:
+    began = time.monotonic()
+    outcome = send(server, answer, timeout=1.0 if cause == "hang" else 60.0)
+    assert (outcome.status, outcome.cause) == ("failed", f"tokens.{cause}")
+    assert words in outcome.message
+    assert outcome.remedy
+    assert time.monotonic() - began < 30
+
+
+def test_a_number_of_tokens_that_no_float_holds_is_no_speed(server: ChatServer) -> None:
+    outcome = send(server, sse("One, ", "two, ", "three.", tokens=10**400, pause=0.01))
+    assert (outcome.status, outcome.tokens, outcome.tokens_are_counted) == ("ok", 3, False)
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [("[" * 99_999, "lists no model"), (" " * (2 << 20), "larger than 1 MiB"), ('{"data": [{"id": 9e999}]}', "")],
+)
+def test_a_hostile_list_of_models_is_one_error(server: ChatServer, models: str, words: str) -> None:
+    server.listing = models.encode()
+    outcome = send(server, sse("Yes.") if not words else [CLOSE], model=None)
+    assert words in outcome.message
+    assert outcome.cause == ("tokens.protocol" if words else None)

@@ -122,13 +122,13 @@ def test_chunks_that_are_held_back_and_come_together_share_their_time(tells: boo
 
 def test_prompt_thinking_and_answer_tokens_are_the_server_s() -> None:
     stream = told(
-        (1.0, delta(None, reasoning_content="Hm.")),
-        (2.0, delta("One", "stop")),
+        (1.0, delta(None, reasoning_content="Hm. " * 30)),
+        (2.0, delta("One to ten.", "stop")),
         (2.0, usage(40, prompt_tokens=12, completion_tokens_details={"reasoning_tokens": 30})),
     )
     found = figures_of(record_of(0, 0, stream, 2.0), BURST)
     assert (found.prompt_tokens, found.reasoning_tokens, found.answer_tokens) == (12, 30, 10)
-    sglang = told((1.0, delta("One", "stop")), (1.0, usage(40, prompt_tokens=12, reasoning_tokens=30)))
+    sglang = told((1.0, delta("One. " * 20, "stop")), (1.0, usage(40, prompt_tokens=12, reasoning_tokens=30)))
     assert figures_of(record_of(0, 0, sglang, 1.0), BURST).reasoning_tokens == 30
     silent = told((1.0, delta("One", "stop")))
     assert figures_of(record_of(0, 0, silent, 1.0), BURST).answer_tokens is None
@@ -143,7 +143,7 @@ def test_an_answer_in_one_burst_has_no_speed_and_is_flagged(gap: float) -> None:
 
 
 def test_one_chunk_with_all_tokens_is_a_burst_and_a_short_answer_is_none() -> None:
-    whole = told((2.0, delta("all of it", "stop") + usage(64)))
+    whole = told((2.0, delta("all of it " * 8, "stop") + usage(64)))
     assert figures_of(record_of(0, 0, whole, 2.0), BURST).burst
     short = told((2.0, delta("Yes.", "stop") + usage(2)))
     assert not figures_of(record_of(0, 0, short, 2.0), BURST).burst

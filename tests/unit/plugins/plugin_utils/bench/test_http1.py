@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
+import time
 
 import pytest
 from hypothesis import given
@@ -123,3 +125,49 @@ def test_a_refusal_that_comes_before_all_was_sent_is_read() -> None:
 def test_a_connection_that_is_closed_without_a_word_is_cut() -> None:
     with pytest.raises(Cut):
         asked("127.0.0.1", b"GET", b"")
+
+
+# --- what a hostile server sends --------------------------------------------------------------------------------------
+
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+HOSTILE = {
+    "a chunk of less than nothing": (CHUNKED + b"-5\r\nhello\r\n" * 9, r"the size of a chunk is '-5'"),
+    "a chunk with a sign": (CHUNKED + b"+5\r\nhello\r\n", "the size of a chunk is"),
+    "a chunk with a prefix": (CHUNKED + b"0x5\r\nhello\r\n", "the size of a chunk is"),
+    "a chunk with a gap": (CHUNKED + b"1_0\r\n" + b"x" * 16 + b"\r\n", "the size of a chunk is"),
+    "a chunk without end": (CHUNKED + b"f" * 200, "a chunk has no size"),
+    "a chunk larger than any memory": (CHUNKED + b"f" * 40 + b"\r\n", "the size of a chunk is 'fff"),
+    "101 headers": (OK + b"X: 1\r\n" * 101 + b"\r\n", "got more than 100 headers"),
+    "a length of 5,000 digits": (OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", "its Content-Length is '9999"),
+    "a negative length": (OK + b"Content-Length: -1\r\n\r\n", "its Content-Length is '-1'"),
+    "a length that is no number to Python": (OK + "Content-Length: ²\r\n\r\n".encode("latin-1"), "its Content-Length"),
+    "a head without end": (OK + b"X: " + b"x" * (1 << 17), "the head of its answer is larger than 64 KiB"),
+    "a status of words": (b"HTTP/1.1 two hundred\r\n\r\n", "its answer has no status"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("step", [1 << 14, 7])
+def test_each_hostile_answer_is_one_error_that_says_what_it_is(name: str, step: int) -> None:
+    answer, words = HOSTILE[name]
+    with pytest.raises(HttpError, match=words):
+        taken(answer, list(range(0, len(answer), step)))
+
+
+def test_any_number_of_interim_heads_is_read_without_recursion() -> None:
+    many = b"HTTP/1.1 100 Continue\r\n\r\n" * 3000
+    assert taken(many + OK + b"Content-Length: 2\r\n\r\nok", [])[1] == b"ok"
+
+
+FRAGMENTS = st.sampled_from([
+    b"Transfer-Encoding: chunked\r\n", b"Content-Length: ", b"9" * 30, b"\r\n", b"\r\n\r\n", b"-5\r\n", b"5\r\nhello\r\n",
+    b"0\r\n\r\n", b"ffffffff\r\n", b";x=", b"X: 1\r\n" * 60, b"\x00\xff", b"HTTP/1.1 100\r\n\r\n", b"data: ",
+])  # fmt: skip
+
+
+@given(st.lists(FRAGMENTS | st.binary(max_size=12), max_size=30), st.lists(st.integers(0, 10_000), max_size=12))
+def test_whatever_a_server_sends_ends_soon_and_in_words(parts: list[bytes], cuts: list[int]) -> None:
+    began = time.monotonic()
+    with contextlib.suppress(HttpError, Cut):
+        taken(b"HTTP/1.1 200 OK\r\n" + b"".join(parts), cuts)
+    assert time.monotonic() - began < 5

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client, knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import load
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
@@ -173,13 +173,6 @@ def test_levels_share_one_loop_and_the_model_s_name_is_asked_once(server: ManySe
     assert [(turn.n, len(turn.records)) for turn in found] == [(1, 1), (2, 4)]
     assert [request.path for request in server.requests].count("/v1/models") == 1
     assert {request.body["model"] for request in server.requests if request.body} == {"stand-in"}
-
-
-def test_without_httpx_one_sentence_says_what_to_install(server: ManyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "httpx", None)
-    monkeypatch.setattr(http_client, "HTTPX_ERROR", ImportError("No module named 'httpx'"))
-    with pytest.raises(CollectionError, match=r"httpx is missing on the controller.*pip install 'httpx>=0\.27'"):
-        ask(server, 1, 1)
 
 
 def test_a_url_that_is_none_is_refused_before_anything_is_sent() -> None:

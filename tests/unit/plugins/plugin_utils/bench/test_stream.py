@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 import typing as t
 
 import pytest
@@ -141,11 +142,11 @@ def test_figures_come_of_times_and_counted_tokens() -> None:
     stream.feed(delta(None, reasoning_content="Hm."), 10.5)
     stream.feed(delta("One"), 11.0)
     stream.feed(delta(" two", "stop"), 12.5)
-    stream.feed(event({"choices": [], "usage": {"completion_tokens": 41}}) + event("[DONE]"), 12.6)
+    stream.feed(event({"choices": [], "usage": {"completion_tokens": 11}}) + event("[DONE]"), 12.6)
     assert (stream.content, stream.reasoning) == ("One two", "Hm.")
     assert stream.ttft_s == pytest.approx(0.5)
-    assert stream.tokens_per_s == pytest.approx(40 / 2.0)
-    assert (stream.tokens, stream.tokens_are_counted, stream.finish_reason, stream.done) == (41, True, "stop", True)
+    assert stream.tokens_per_s == pytest.approx(10 / 2.0)
+    assert (stream.tokens, stream.tokens_are_counted, stream.finish_reason, stream.done) == (11, True, "stop", True)
 
 
 def test_without_counted_tokens_pieces_are_counted_and_said_to_be() -> None:
@@ -222,3 +223,75 @@ def test_any_json_is_text_or_an_error_and_no_traceback(value: object) -> None:
     except StreamError:
         return
     assert stream.tokens >= 0
+
+
+# --- what a hostile server sends --------------------------------------------------------------------------------------
+
+DEEP = "[" * 100_000
+HOSTILE = {
+    "deep JSON": (f"data: {DEEP}\n\n", "is not JSON"),
+    "deep JSON in an error": (f"event: error\ndata: {DEEP}\n\n", "aborted"),
+    "a deep model": ('data: {"model": ' + "[" * 600 + "]" * 600 + ', "error": 1}\n\n', "aborted"),
+    "a number of 5,000 digits": (f'data: {{"usage": {{"completion_tokens": {"9" * 5000}}}}}\n\n', "is not JSON"),
+    "4 MiB of short lines of data": ("data:x\n" * 600_000, "one event that never ends"),
+    "4 MiB of empty lines of data": ("data:\n" * 700_000, "one event that never ends"),
+    "4 MiB without a line": ("x" * (1 << 22), "one event that never ends"),
+}
+
+
+@pytest.mark.parametrize("step", [4096, 24])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_each_hostile_stream_is_one_error_soon(name: str, step: int) -> None:
+    data, words = HOSTILE[name]
+    stream, began = ChatStream(0.0), time.monotonic()
+    raw = data.encode()
+    with pytest.raises(StreamError, match=words):
+        for at in range(0, len(raw), step):
+            stream.feed(raw[at : at + step], 0.0)
+    assert time.monotonic() - began < 10, "quadratic, it takes minutes"
+
+
+def test_an_answer_without_end_ends() -> None:
+    stream, piece = ChatStream(0.0), delta("x" * 60_000)
+    with pytest.raises(StreamError, match="an answer that never ends"):
+        for _n in range(400):
+            stream.feed(piece, 0.0)
+
+
+@pytest.mark.parametrize("count", [10**400, 1_000_000, 65, 40])
+def test_tokens_that_cannot_be_do_not_count(count: int) -> None:
+    """More than max_tokens, or than bytes of text with a few that have none."""
+    stream = ChatStream(0.0, most_tokens=64)
+    for now in range(1, 4):
+        stream.feed(delta("one "), float(now))
+    stream.feed(delta("", "stop") + event({"choices": [], "usage": {"completion_tokens": count}}), 3.5)
+    assert (stream.tokens, stream.tokens_are_counted) == (3, False)
+    assert stream.tokens_per_s == pytest.approx(1.0)
+
+
+def test_tokens_without_text_of_an_end_and_of_reasoning_count() -> None:
+    stream = ChatStream(0.0, most_tokens=64)
+    stream.feed(delta("one"), 1.0)
+    stream.feed(delta("", "stop") + event({"choices": [], "usage": {"completion_tokens": 4}}), 2.0)
+    assert (stream.tokens, stream.tokens_are_counted, stream.miscounted) == (4, True, None)
+
+
+JUNK = st.sampled_from([
+    "data: ", "data:", "event: error\n", "\n\n", "\r", '{"choices": [{"delta": {"content": "a"}}]}', "[DONE]", "[" * 500, "9" * 400,
+    '{"usage": {"completion_tokens": ', '{"model": ', '{"choices": ', "}", "]", "null", '"\\ud83d"', "1e999", "NaN",
+])  # fmt: skip
+
+
+@given(st.lists(JUNK, max_size=30), st.lists(st.integers(0, 5000), max_size=10))
+def test_whatever_a_server_streams_is_read_or_refused_soon(parts: list[str], cuts: list[int]) -> None:
+    data, stream, began = "".join(parts).encode(), ChatStream(0.0, 64), time.monotonic()
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    try:
+        for now, (start, end) in enumerate(itertools.pairwise(places)):
+            stream.feed(data[start:end], float(now))
+        stream.feed(b"", 99.0, final=True)
+    except StreamError as exc:
+        assert str(exc)
+    assert 0 <= stream.tokens <= 64
+    assert stream.tokens_per_s is None or stream.tokens_per_s >= 0
+    assert time.monotonic() - began < 5
