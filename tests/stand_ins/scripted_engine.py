@@ -232,7 +232,8 @@ def flags_of(table: dict) -> set[str]:
     """Return all spellings of the flags of a table of knowledge/engines."""
     found = set()
     for name, spec in table["flags"].items():
-        found |= {f"--{each}" for each in (name, *spec.get("aliases", ()), *([spec["off"]] if "off" in spec else ()))}
+        off = [spec["off"], *spec.get("off_aliases", ())] if "off" in spec else []
+        found |= {f"--{each}" for each in (name, *spec.get("aliases", ()), *off)}
     return found
 
 

@@ -55,7 +55,7 @@ def flags(parser: t.Any) -> list[dict[str, t.Any]]:
         converter = action.type
         found.append(
             {
-                "options": list(action.option_strings),
+                "options": _options(parser, action),
                 "dest": action.dest,
                 "action": kind,
                 "type": _type_of(converter),
@@ -72,6 +72,15 @@ def flags(parser: t.Any) -> list[dict[str, t.Any]]:
             }
         )
     return found
+
+
+def _options(parser: t.Any, action: t.Any) -> list[str]:
+    """Return the names by which the parser finds an action: those it shows, then those it hides (vLLM 0.33.0: `--no-enable-x`)."""
+    shown = list(action.option_strings)
+    return [
+        *shown,
+        *(name for name, one in parser._option_string_actions.items() if one is action and name not in shown),
+    ]
 
 
 def _said(action: t.Any) -> str | None:

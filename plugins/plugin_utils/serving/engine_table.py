@@ -51,8 +51,10 @@ def _flag(action: t.Mapping[str, t.Any]) -> tuple[str, Plain]:
     kind = action["action"]
     if kind in ("BooleanOptionalAction", "EnableDisableAction"):
         flag = {"type": "toggle"}
-        off = [other for other in others if _stem(other) == _stem(name)]
+        off = _negations(long)
         flag["off"] = off[0] if off else f"no-{name}"
+        if off[1:]:
+            flag["off_aliases"] = off[1:]
         others = [o for o in others if o not in off]
     elif action["nargs"] == 0 or kind in NO_VALUE:
         flag = {"type": "switch"}
@@ -78,8 +80,18 @@ def _flag(action: t.Mapping[str, t.Any]) -> tuple[str, Plain]:
     return name, flag
 
 
-def _stem(option: str) -> str:
-    return re.sub(r"^(no-)?((enable|disable)-)?", "", option)
+def _negations(options: t.Sequence[str]) -> list[str]:
+    """Return a toggle's names that turn it off: `no-x` for a name x before it, and `disable-x` for `enable-x` or the reverse."""
+    swapped = {"enable": "disable", "disable": "enable"}
+    found: list[str] = []
+    for at, option in enumerate(options):
+        begins, _dash, rest = option.partition("-")
+        meant = {option.removeprefix("no-")} - {option} | (
+            {f"{swapped[begins]}-{rest}"} if begins in swapped else set()
+        )
+        if meant & (set(options[:at]) - set(found)):
+            found.append(option)
+    return found
 
 
 def _deprecation(action: t.Mapping[str, t.Any]) -> Plain:

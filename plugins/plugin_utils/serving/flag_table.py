@@ -70,6 +70,16 @@ class Parser:
         }
 
     @functools.cached_property
+    def off(self) -> dict[str, str]:
+        """The toggles' primary names by the flags that turn them off, including those that the engine hides from its help."""
+        return {
+            off: name
+            for name, spec in self.table["flags"].items()
+            if spec["type"] == "toggle"
+            for off in (spec["off"], *spec.get("off_aliases", ()))
+        }
+
+    @functools.cached_property
     def environment(self) -> frozenset[str]:
         """The declared variables."""
         return frozenset(self.table["environment"])

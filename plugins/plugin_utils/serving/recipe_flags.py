@@ -89,7 +89,6 @@ def _inner(text: str) -> t.Any:
 class _Reader:
     def __init__(self, words: t.Sequence[str], parser: flag_table.Parser) -> None:
         self.words, self.parser, self.at = list(words), parser, 0
-        self.off = {spec["off"]: name for name, spec in parser.table["flags"].items() if spec["type"] == "toggle"}
 
     def named(self, word: str) -> tuple[str, bool, bool]:
         """Return a flag's name, whether this form turns it off, and whether the table has it."""
@@ -99,8 +98,8 @@ class _Reader:
         flag = _PREFIXES.get(self.parser.engine, {}).get(flag, flag) if self.parser.spec(flag) is None else flag
         if self.parser.spec(flag) is not None:
             return self.parser.primary(flag), False, True
-        if flag in self.off:
-            return self.off[flag], True, True
+        if flag in self.parser.off:
+            return self.parser.off[flag], True, True
         begun = {self.parser.primary(name) for name in self.parser.flags if name.startswith(flag)}
         if word.startswith("--") and len(begun) == 1 and len(flag) > 2:
             return begun.pop(), False, True

@@ -194,7 +194,10 @@ class Dialect:
         if spelled in self.tables.opposites:
             return self.tables.opposites[spelled], "opposite"
         if self.parser.spec(flag) is None:
-            return name, ""
+            if flag not in self.parser.off:
+                return name, ""
+            key, turned = self._find(self.parser.off[flag])  # a toggle's second flag is the opposite of its first
+            return key, "words" if turned == "words" else "" if turned == "opposite" else "opposite"
         primary = self.parser.primary(flag)
         own = primary.replace("-", "_")
         if own in self.tables.names:
@@ -282,11 +285,14 @@ class _Layer:
         if turned == "opposite" and isinstance(value, bool):
             value = not value
         elif turned == "words" and value is not None:
-            _key, part = self.dialect.flags[self.dialect.parser.primary(name.replace("_", "-"))]
+            flag, parser = name.replace("_", "-"), self.dialect.parser
+            if flag in parser.off:
+                flag, value = parser.off[flag], not value if isinstance(value, bool) else value
+            _key, part = self.dialect.flags[parser.primary(flag)]
             ours = self.dialect.translated(key, part, value)
             entry = self.dialect.entry(key)
             if entry and flag_table.fault(ours, entry["type"], entry) and "values" in part:
-                key, ours = name, value  # a value that the flag has and the id does not
+                key, ours = flag.replace("-", "_"), value  # a value that the flag has and the id does not
             value = ours
         elif isinstance(value, str) and not self.is_switch(key):
             value = self.dialect.translated(key, None, value)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import pathlib
+import typing as t
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import reader
+from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import run as run_py
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import inspected
 from ansible_collections.dgxspark.cluster.tests.unit.image_trees import SAID, about, lay, run
 
@@ -43,6 +46,26 @@ def test_what_can_be_read_is_said_and_the_rest_is_named(site: pathlib.Path, tmp_
     assert said.parser is None
     (unread,) = said.unread
     assert unread.startswith("parser: the harness could not load vllm: … ModuleNotFoundError:")
+
+
+class _Hides(argparse.BooleanOptionalAction):
+    """As vLLM 0.33.0's EnableDisableAction: the parser's map has every name, and then only some of them are shown."""
+
+    def __init__(self, option_strings: list[str], *args: t.Any, **kwargs: t.Any) -> None:
+        super().__init__(option_strings, *args, **kwargs)
+        self.shown = [*option_strings, *(name.replace("--enable-", "--disable-") for name in option_strings)]
+        self.option_strings = [*self.option_strings, self.shown[-1]]
+
+
+def test_names_that_a_parser_hides_after_their_registration_are_read_too() -> None:
+    parser = argparse.ArgumentParser()
+    hides = parser.add_argument("--enable-x", action=_Hides, default=False)
+    hides.option_strings = hides.shown  # type: ignore[attr-defined]
+    parser.add_argument("--size", "-s", type=int)
+    toggle, number = run_py.flags(parser)
+    assert toggle["options"] == ["--enable-x", "--disable-x", "--no-enable-x"]
+    assert number["options"] == ["--size", "-s"]
+    assert parser.parse_args(["--no-enable-x"])  # the parser itself takes the hidden name
 
 
 def test_an_image_without_an_engine_or_with_both_is_one_line(tmp_path: pathlib.Path) -> None:

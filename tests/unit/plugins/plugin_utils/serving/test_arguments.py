@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments
     load_tables,
     say,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_flags import read_flags
 
 OLD = {
     "backend": {"type": "str", "choices": ["a", "b", "gone"]},
@@ -423,6 +424,34 @@ def test_a_shipped_version_refuses(engine: str, version: str, settings: dict[str
     text = "; ".join(map(str, caught.value.findings))
     assert len(caught.value.findings) == 1
     assert [word for word in (*words, *settings) if word not in text] == []
+
+
+OFF = [
+    ("0.32.0", "--no-enable-prefix-caching", "--no-enable-prefix-caching"),
+    ("0.33.0", "--no-enable-prefix-caching", "--disable-prefix-caching"),
+    ("0.33.0", "--disable-prefix-caching", "--disable-prefix-caching"),
+    ("0.33.0", "--no-disable-custom-all-reduce", ""),
+    ("0.33.0", "--no-enable-expert-parallel", ""),
+]
+
+
+@pytest.mark.parametrize(("version", "flag", "said"), OFF)
+def test_whatever_turns_a_toggle_off_is_the_same_setting(version: str, flag: str, said: str) -> None:
+    """vLLM 0.33.0 shows `--disable-x` for `--enable-x`, and its parser still takes `--no-enable-x`."""
+    shipped = load_tables()
+    _alone, (given_flag,) = read_flags([flag], shipped.parsers[f"vllm-{version}"])
+    assert given_flag.known and given_flag.value is False
+    base = {"model": "x"}
+    by_name = build_argv("vllm", version, base | {flag.strip("-").replace("-", "_"): True}, shipped)
+    assert by_name == build_argv("vllm", version, base | {given_flag.name: False}, shipped)
+    assert not said or said in by_name.argv
+
+
+def test_every_toggle_of_vllm_0_33_has_the_opposite_of_0_32() -> None:
+    """Those that 0.33.0 kept; its help shows another opposite for half of them."""
+    before, after = (load_tables().parsers[f"vllm-{version}"] for version in ("0.32.0", "0.33.0"))
+    gone = {off for off, name in before.off.items() if name in after.flags} - after.off.keys()
+    assert gone == set()
 
 
 def test_every_flag_of_the_settings_table_is_a_flag_of_some_version() -> None:
