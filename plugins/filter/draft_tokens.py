@@ -35,7 +35,7 @@ options:
     type: bool
     default: false
   gamma:
-    description: The block size of a DSPARK drafter.
+    description: The block size in the configuration of a DSPARK or DFLASH drafter.
     type: int
 requirements:
   - jmespath (Python library, on the controller)

@@ -56,7 +56,7 @@ _OVERRIDES = frozenset({"variant", *_LAID_OVER})
 
 @dataclass(frozen=True)
 class Drafter:
-    """A draft model beside the model. params: weights; gamma: DSPARK's block size; revision: a commit of its repository.
+    """A draft model beside the model. params: weights; gamma: the block size of DSPARK or DFLASH; revision: a commit of its repository.
 
     attention: its layers with their own cache, as in facts; empty if it uses the model's cache.
     """

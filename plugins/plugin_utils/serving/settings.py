@@ -338,19 +338,34 @@ class _Layer:
             self.put(key, f"environment.{name}", None)
             return True
         if entry and entry["type"] == "bool":
-            text = str(value).lower()
-            meant = text in _TRUE if text in _TRUE | _FALSE else None
-            said = {str(theirs).lower() in _TRUE: ours for ours, theirs in part.get("values", {}).items() if theirs}
-            if meant is None:
-                self.refuse("type", f"environment.{name}", f"{value!r} is neither true nor false.", "Write 1 or 0.")
+            ours: t.Any = self.truth(name, value, part)
+            if ours is None:
                 return True
-            ours: t.Any = json.loads(said[meant]) if meant in said else meant
+            if not isinstance(ours, bool):
+                self.put(key, f"environment.{name}", False)  # another of the variable's own words, which is passed on
+                return False
         elif entry and entry["type"] == "int" and str(value).lstrip("-").isdigit():
             ours = int(value)
         else:
             ours = self.dialect.translated(key, part, value)
         self.put(key, f"environment.{name}", ours)
         return True
+
+    def truth(self, name: str, value: t.Any, part: Entry) -> bool | str | None:
+        """Return what a variable says about a boolean setting: its own words first (`disk`), else any for true and false.
+
+        A variable whose words are not truth values may have more of them than we know: the word itself. None: refused.
+        """
+        text, words = str(value).lower(), _inverse(part)
+        if text in words:
+            return bool(words[text])
+        logical = {word in _TRUE: ours for word, ours in words.items() if word in _TRUE | _FALSE}
+        if words and not logical:
+            return text
+        if text in _TRUE | _FALSE:
+            return bool(logical.get(text in _TRUE, text in _TRUE))
+        self.refuse("type", f"environment.{name}", f"{value!r} is neither true nor false.", "Write 1 or 0.")
+        return None
 
     def other(self, name: str, value: t.Any) -> None:
         """Check a variable that expresses no setting: its value is passed on as a string."""

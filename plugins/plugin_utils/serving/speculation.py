@@ -17,6 +17,9 @@ FROZEN = "FROZEN_KV_MTP"
 KNOWN = FORCED | {FROZEN, "DSPARK", "STANDALONE", "NGRAM", "DFLASH"}
 DEFAULT_STEPS = 3
 DEFAULT_GAMMA = 7  # DSPARK: SGLang 0.5.17 and 0.5.23, speculative/dspark_components/dspark_config.py
+DEFAULT_BLOCK = 16  # DFLASH: SGLang 0.5.11 server_args.py:3412, 0.5.23 arg_groups/speculative_hook.py:415
+DEFAULT_NGRAM = 12  # SGLang 0.5.12 server_args.py:3861, 0.5.23 arg_groups/speculative_hook.py:1314
+SINCE = {"DFLASH": "0.5.11", "DSPARK": "0.5.16"}
 ASSUMED_GAMMA = "speculation.gamma"
 
 
@@ -60,30 +63,39 @@ def sglang_draft(
     version: str = "",
     frozen_drafter: bool = False,
     gamma: int | None = None,
+    block: int | None = None,
     pp: int = 1,
 ) -> Draft:
     """Compute what SGLang verifies: always at least steps + 1 draft tokens.
 
-    frozen_drafter: the drafter reuses the target's cache (FROZEN_KV_MTP). gamma: DSPARK's block size in the
-    checkpoint. Raises CollectionError for what the engine rejects, or accepts and runs wrongly.
+    frozen_drafter: the drafter reuses the target's cache (FROZEN_KV_MTP). gamma: the block size in a DSPARK or DFLASH
+    drafter's configuration; block: the one that is asked for (speculative_dspark_block_size, speculative_dflash_block_size).
+    Raises CollectionError for what the engine rejects, or accepts and runs wrongly.
     Sources: SGLang 0.5.10 server_args.py:3079, 0.5.12 :3833, 0.5.14 arg_groups/speculative_hook.py:388, 0.5.23 :1260
-    (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; DSPARK exists since 0.5.16.
+    (top-k 1 forces steps + 1); FROZEN_KV_MTP has no such adjustment; `_by_block`.
     """
+    if not isinstance(algorithm, str):
+        raise _refuse("speculative_algorithm", f"{algorithm!r} is not a text.", f"Known: {', '.join(sorted(KNOWN))}.")
+    if not isinstance(version, str):
+        raise _refuse("version", f"{version!r} is not a text.", "Write SGLang's release in quotes, such as '0.5.12'.")
     name = promoted(algorithm, frozen_drafter)
     if name not in KNOWN:
         raise _refuse("speculative_algorithm", f"{algorithm!r} is unknown.", f"Known: {', '.join(sorted(KNOWN))}.")
-    if pp > 1:
+    if name in SINCE and version and not matches(version, f">={SINCE[name]}"):
+        raise _refuse("speculative_algorithm", f"{name} is not in SGLang {version}.", f"Use {SINCE[name]} or newer.")
+    if _whole("pp", pp, 1) > 1:
         raise _refuse(
             "speculative_algorithm",
             f"{name} does not run with pipeline stages (pp {pp}).",
             "Use pp 1, or no speculation.",
         )
     topk = _whole("speculative_eagle_topk", 1 if topk is None else topk, 1)
-    if name == "DSPARK":
-        return _dspark(steps, tokens, topk, gamma, version)
-    steps = _whole("speculative_num_steps", DEFAULT_STEPS if steps is None else steps, 1)
-    need = steps + 1
+    steps_given = None if steps is None else _whole("speculative_num_steps", steps, 1)
     given = None if tokens is None else _whole("speculative_num_draft_tokens", tokens, 1)
+    if name in SINCE:
+        return _by_block(name, steps_given, given, topk, gamma, block)
+    steps = DEFAULT_STEPS if steps_given is None else steps_given
+    need = steps + 1
     if name in FORCED and topk == 1:
         found: tuple[Finding, ...] = ()
         if given is not None and given != need:
@@ -98,7 +110,7 @@ def sglang_draft(
             )
         return Draft(name, steps, topk, need, given is not None and given != need, found)
     if given is None:
-        given = need if topk == 1 else need + topk - 1
+        given = max(need if topk == 1 else need + topk - 1, DEFAULT_NGRAM if name == "NGRAM" else 0)
     if given < need:
         raise _refuse(
             "speculative_num_draft_tokens",
@@ -115,31 +127,56 @@ def sglang_draft(
     return Draft(name, steps, topk, given, False)
 
 
-def _dspark(steps: int | None, tokens: int | None, topk: int, gamma: int | None, version: str) -> Draft:
-    if version and not matches(version, ">=0.5.16"):
-        raise _refuse("speculative_algorithm", f"DSPARK is not in SGLang {version}.", "Use 0.5.16 or newer.")
-    if topk != 1:
-        raise _refuse("speculative_eagle_topk", f"DSPARK runs with top-k 1, not {topk}.", "Set it to 1.")
-    if steps not in (None, 1):
-        raise _refuse("speculative_num_steps", f"DSPARK drafts a block in one step, not {steps}.", "Set it to 1.")
-    if gamma is None and tokens is None:
-        unknown = Finding(
-            ASSUMED_GAMMA,
+def _by_block(
+    name: str, steps: int | None, tokens: int | None, topk: int, gamma: int | None, block: int | None
+) -> Draft:
+    """Compute what an algorithm verifies that drafts a block at once: DFLASH the block, DSPARK one token more.
+
+    Both set steps and top-k to 1, whatever is asked. DFLASH takes the drafter's block only if no number is asked for; DSPARK
+    refuses a number that is not its block and one. SGLang 0.5.11 server_args.py:3319, 0.5.17
+    arg_groups/speculative_hook.py:147 and :278, 0.5.23 :287 and :666.
+    """
+    found = [
+        Finding(
+            "speculation.forced",
             "warning",
-            "speculative_dspark_block_size",
-            "the drafter's block size (gamma) is not known here: SGLang reads it from the drafter's config.json, and assumes "
-            f"{DEFAULT_GAMMA} where that has none. The plan assumes {DEFAULT_GAMMA}, too.",
-            "Set speculative_dspark_block_size, or gamma in the profile's drafter.",
+            key,
+            f"{given} is passed, but {name} drafts a block in one step and the engine sets it to 1.",
+            "Set it to 1, or leave it out: a sweep over this number measures the same configuration each time.",
         )
-        return Draft("DSPARK", 1, 1, DEFAULT_GAMMA + 1, False, (unknown,))
-    need = _whole("gamma", gamma, 1) + 1 if gamma is not None else _whole("speculative_num_draft_tokens", tokens, 2)
-    if tokens is not None and tokens != need:
+        for key, given in (("speculative_num_steps", steps), ("speculative_eagle_topk", topk))
+        if given not in (None, 1)
+    ]
+    own = f"speculative_{name.lower()}_block_size"
+    more, default = (1, DEFAULT_GAMMA) if name == "DSPARK" else (0, DEFAULT_BLOCK)
+    asked = None if block is None else _whole(own, block, 1)
+    size = asked if asked is not None or gamma is None else _whole("gamma", gamma, 1)
+    fixed = size if name == "DSPARK" else asked
+    if tokens is not None and fixed is not None and tokens != fixed + more:
+        said = (
+            f"gamma + 1 = {fixed + more}, which DSPARK demands"
+            if more
+            else f"{own} = {fixed}, and DFLASH demands one number"
+        )
         raise _refuse(
             "speculative_num_draft_tokens",
-            f"{tokens} is not gamma + 1 = {need}, which DSPARK demands at start-up.",
-            f"Set it to {need}, or leave it out.",
+            f"{tokens} is not {said} at start-up.",
+            f"Set it to {fixed + more}, or leave it out.",
         )
-    return Draft("DSPARK", 1, 1, need, False)
+    if size is None and tokens is None:
+        where = "gamma" if more else "block_size"
+        found.append(
+            Finding(
+                ASSUMED_GAMMA,
+                "warning",
+                own,
+                f"the drafter's block size ({where}) is not known here: SGLang reads it from the drafter's config.json, and assumes "
+                f"{default} where that has none. The plan assumes {default}, too.",
+                f"Set {own}, or gamma in the profile's drafter.",
+            )
+        )
+    verified = tokens if tokens is not None else (default if size is None else size) + more
+    return Draft(name, 1, 1, _whole("speculative_num_draft_tokens", verified, 2), False, tuple(found))
 
 
 def vllm_draft(method: str, steps: int | None) -> Draft:

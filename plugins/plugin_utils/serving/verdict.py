@@ -151,7 +151,8 @@ def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None,
             settings.get("speculative_eagle_topk"),
             version=profile.engine.version,
             frozen_drafter=bool(profile.drafter and profile.drafter.frozen_kv),
-            gamma=settings.get("speculative_dspark_block_size") or (profile.drafter.gamma if profile.drafter else None),
+            gamma=profile.drafter.gamma if profile.drafter else None,
+            block=settings.get(f"speculative_{str(algorithm).lower()}_block_size"),
         )
     except CollectionError as exc:
         if not exc.findings:

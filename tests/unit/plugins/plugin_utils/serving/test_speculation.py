@@ -58,8 +58,7 @@ def test_a_frozen_drafter_is_promoted_and_must_be_told() -> None:
     ("asked", "text"),
     [
         ({"tokens": 7, "gamma": 7}, r"7 is not gamma \+ 1 = 8"),
-        ({"gamma": 7, "topk": 2}, "top-k 1"),
-        ({"gamma": 7, "steps": 3}, "one step"),
+        ({"tokens": 6, "gamma": 5, "block": 7}, r"6 is not gamma \+ 1 = 8"),
         ({"gamma": 7, "version": "0.5.12"}, r"not in SGLang 0\.5\.12"),
     ],
 )
@@ -70,6 +69,62 @@ def test_dspark_is_strict(asked: dict[str, object], text: str) -> None:
 
 def test_dspark_knows_its_number() -> None:
     assert speculation.sglang_draft("DSPARK", gamma=7, version="0.5.17").tokens == 8
+    assert speculation.sglang_draft("DSPARK", gamma=7, block=4).tokens == 5
+
+
+@pytest.mark.parametrize("algorithm", ["DFLASH", "DSPARK"])
+def test_steps_and_top_k_that_the_engine_sets_to_1_block_nothing(algorithm: str) -> None:
+    """SGLang 0.5.23 arg_groups/speculative_hook.py:342, :359, :765, :782: it overrides them with a warning."""
+    draft = speculation.sglang_draft(algorithm, 3, None, 2, gamma=8, version="0.5.23")
+    assert (draft.steps, draft.topk, draft.tokens) == (1, 1, 8 + (algorithm == "DSPARK"))
+    assert [(f.severity, f.subject) for f in draft.findings] == [
+        ("warning", "speculative_num_steps"),
+        ("warning", "speculative_eagle_topk"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens"),
+    [
+        ({}, 16),
+        ({"gamma": 10}, 10),
+        ({"gamma": 10, "tokens": 4}, 4),
+        ({"block": 5, "gamma": 10}, 5),
+        ({"block": 5, "tokens": 5}, 5),
+    ],
+)
+def test_dflash_without_a_number_takes_the_drafters_block_else_16(asked: dict[str, int], tokens: int) -> None:
+    draft = speculation.sglang_draft("DFLASH", version="0.5.12", **asked)  # type: ignore[arg-type]
+    assert draft.tokens == tokens
+    assert [f.id for f in draft.findings] == ([] if asked else [speculation.ASSUMED_GAMMA])
+
+
+def test_dflash_refuses_two_numbers_and_releases_that_lack_it() -> None:
+    with pytest.raises(CollectionError, match="DFLASH demands one number"):
+        speculation.sglang_draft("DFLASH", tokens=4, block=5)
+    with pytest.raises(CollectionError, match=r"DFLASH is not in SGLang 0\.5\.10"):
+        speculation.sglang_draft("DFLASH", version="0.5.10")
+
+
+def test_ngram_without_a_number_takes_12() -> None:
+    assert speculation.sglang_draft("NGRAM").tokens == 12
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"algorithm": 7},
+        {"algorithm": None},
+        {"version": 0.5},
+        {"steps": "3"},
+        {"steps": 3.0},
+        {"gamma": "7"},
+        {"pp": "2"},
+    ],
+)
+def test_a_value_of_another_type_is_refused(asked: dict[str, object]) -> None:
+    with pytest.raises(CollectionError, match="is not a"):
+        speculation.sglang_draft(**{"algorithm": "DSPARK", **asked})  # type: ignore[arg-type]
 
 
 def test_a_gamma_that_nobody_says_is_a_warning_and_the_engine_s_to_find_out() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables, read_layer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
@@ -95,6 +95,40 @@ def test_a_variable_is_a_name_of_the_setting_that_it_says() -> None:
     by_variable = planned(ULTRA, environment={"SGLANG_ENABLE_JIT_DEEPGEMM": "1"})
     assert by_variable == by_name
     assert by_name["ranks"][0]["env"]["SGLANG_ENABLE_JIT_DEEPGEMM"] == "true"
+
+
+def _variables() -> list[tuple[str, str, bool, str]]:
+    """Every word of every variable that expresses a boolean setting: engine, variable, setting's value, word."""
+    parts = [
+        (engine, part)
+        for entry in load_tables().settings.values()
+        for engine in ("sglang", "vllm")
+        for way in entry.get(engine, ())
+        if isinstance(part := way, dict) and "env" in part and entry["type"] == "bool"
+    ]
+    return [
+        (engine, part["env"], ours == "true", word)
+        for engine, part in parts
+        for ours, word in part.get("values", {}).items()
+        if word is not None
+    ]
+
+
+@pytest.mark.parametrize(("engine", "name", "ours", "word"), _variables())
+def test_a_variable_is_read_by_the_words_that_the_plan_writes(engine: str, name: str, ours: bool, word: str) -> None:
+    dialects = [load_tables().dialect(engine, parser.version) for parser in load_tables().versions(engine)]
+    knowing = [dialect for dialect in dialects if name in dialect.variables]
+    assert knowing
+    for dialect in knowing:
+        settings_, kept, faults, _given = read_layer({}, {name: word}, dialect)
+        assert (list(settings_.values()), kept, faults) == ([ours], {}, [])
+
+
+@pytest.mark.parametrize("word", ["ram", "0", "io_uring"])
+def test_a_word_of_a_variable_that_no_setting_has_is_passed_on(word: str) -> None:
+    dialect = load_tables().dialect("vllm", "0.33.0")
+    settings_, kept, faults, _given = read_layer({}, {"VLLM_PLE_TABLE_MEMORY": word}, dialect)
+    assert (settings_, kept, faults) == ({"lookup_on_disk": False}, {"VLLM_PLE_TABLE_MEMORY": word}, [])
 
 
 def test_a_variable_without_a_value_is_taken_back() -> None:
