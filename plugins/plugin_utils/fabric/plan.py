@@ -278,6 +278,14 @@ def _notes(settings: Settings, inputs: t.Sequence[HostInput], joined: t.Sequence
         yield f"{inputs[0].name} is alone on the switch: its VFs are created, but there is no pair to prove."
     elif settings.topology == "ring" and len(inputs) > 3:
         yield "In a ring, each host reaches only its two neighbours: pairs that share no cable are not proven."
+    if settings.topology in ("triangle", "ring"):
+        alike = [segment for segment in joined if len({port for _host, port in segment.members}) == 1]
+        for segment in alike:
+            (one, port), (other, _port) = segment.members
+            yield (
+                f"{segment.id} joins port {port} of {one} to port {port} of {other}, which is advised against in a {settings.topology}: "
+                "lead each cable from one host's port to the other number of the next, as the instructions for three Sparks do."
+            )
     if any(segment.id != segments.SWITCH for segment in joined):
         yield "Cables: " + "; ".join(
             f"{segment.id} {' to '.join(f'{host} port {port}' for host, port in segment.members)}" for segment in joined

@@ -15,6 +15,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 TRANSPORTS = ("roce", "socket")
 ATTACHMENTS = ("vf", "host")
 ENGINES = ("sglang", "vllm", "any")
+_HOST_IP = {"SGLANG_HOST_IP": "sglang", "VLLM_HOST_IP": "vllm"}
+_ALL_NEIGHBOURS = 3  # hosts of the largest ring in which each has a cable to each
 _NCCL_PREFIX = 24  # bits of two GIDs' IPv4 that NCCL compares if NCCL_IB_SUBNET_PREFIX_LEN is not set
 
 
@@ -41,10 +43,14 @@ class Options:
 
 @dataclass(frozen=True)
 class _Wiring:
-    """The VFs of each rank that lead to other ranks. joined: every rank reaches every other over each of them."""
+    """The VFs of each rank that lead to other ranks. joined: every rank reaches every other over each of them.
+
+    ring: each rank reaches its two neighbours only.
+    """
 
     vfs: dict[str, list[PlannedVf]]
     joined: bool
+    ring: bool = False
 
 
 def _own(host: PlannedHost, index: int) -> dict[str, list[PlannedVf]]:
@@ -74,7 +80,8 @@ def _wire(hosts: t.Sequence[PlannedHost], index: int) -> _Wiring:
     """Find the VFs that lead to other ranks.
 
     Ranks on one switch, or at both ends of the same cables, use the segments they share, in the same order. If cables
-    lead to different neighbours (triangle, ring), each rank uses all VFs that lead to another rank.
+    lead to different neighbours (triangle, ring), each rank uses all VFs that lead to another rank. CollectionError unless
+    the cables then lead from each rank to the next, and from the last to the first: collectives go around along them.
     """
     own = {host.name: _own(host, index) for host in hosts}
     shared = set.intersection(*(set(segments) for segments in own.values()))
@@ -87,7 +94,26 @@ def _wire(hosts: t.Sequence[PlannedHost], index: int) -> _Wiring:
                 f"{name}: no cable leads to another rank ({', '.join(n for n in own if n != name)}). "
                 "Choose ranks that are neighbours, or add the hosts between them."
             )
-    return _Wiring(vfs, bool(shared))
+    if not shared:
+        _check_ring({name: set(segments) for name, segments in own.items()})
+    return _Wiring(vfs, bool(shared), ring=not shared and len(hosts) > _ALL_NEIGHBOURS)
+
+
+def _check_ring(segments: t.Mapping[str, set[str]]) -> None:
+    """Refuse ranks that are not neighbours in their order."""
+    names = list(segments)
+    gaps = [
+        (one, other)
+        for one, other in zip(names, [*names[1:], names[0]], strict=True)
+        if not segments[one] & segments[other]
+    ]
+    if gaps:
+        one, other = gaps[0]
+        raise CollectionError(
+            f"{one}: no cable leads to {other}, and the ranks {', '.join(names)} need one from each to the next and from the last to "
+            "the first: NCCL's ring passes along them, and nothing routes RDMA over a host between two. Choose all hosts of the "
+            "ring, in the order of its cables, or two neighbours."
+        )
 
 
 def joined(hosts: t.Sequence[PlannedHost], options: Options) -> bool:
@@ -197,8 +223,9 @@ def _start_up(host: PlannedHost, wiring: _Wiring, options: Options, engine: str)
     env = {"NCCL_SOCKET_IFNAME": f"={name}", "GLOO_SOCKET_IFNAME": name}
     if engine in ("sglang", "any"):
         env["TP_SOCKET_IFNAME"] = name
-    if engine in ("vllm", "any") and wiring.joined:
-        env["VLLM_HOST_IP"] = vfs[0].address
+    if wiring.joined:
+        # The address that a rank's message queue or worker tells the others; without it that of the default route.
+        env |= {of: vfs[0].address for of in _HOST_IP if engine in (_HOST_IP[of], "any")}
     return env
 
 
@@ -211,7 +238,7 @@ def _transport(host: PlannedHost, wiring: _Wiring, options: Options) -> dict[str
     if options.gid_index is not None:
         env["NCCL_IB_GID_INDEX"] = _pinned(host.name, vfs, options)
     if not wiring.joined:
-        return env | _neighbours(host.name, vfs, options)
+        return env | _neighbours(host.name, vfs, wiring.ring, options)
     if len({vf.subnet for vf in vfs}) > 1:
         env["NCCL_CROSS_NIC"] = "0"  # each rail is a subnet of its own, with no routing between them
     if options.merge_nics is not None:
@@ -219,7 +246,7 @@ def _transport(host: PlannedHost, wiring: _Wiring, options: Options) -> dict[str
     return env
 
 
-def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict[str, str]:
+def _neighbours(name: str, vfs: t.Sequence[PlannedVf], ring: bool, options: Options) -> dict[str, str]:
     """Return what NCCL needs if each port leads to another rank.
 
     NCCL assigns channels to HCAs in turn and pairs them by number; by subnet it finds the HCA that leads to the peer
@@ -230,6 +257,10 @@ def _neighbours(name: str, vfs: t.Sequence[PlannedVf], options: Options) -> dict
             f"{name}: merge_nics: HCAs whose cables lead to different neighbours cannot be merged into one. Leave it out."
         )
     env = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
+    if ring:
+        env["NCCL_ALGO"] = (
+            "Ring"  # trees, which NCCL would choose for small messages, connect ranks that share no cable
+        )
     prefixes = {vf.prefix for vf in vfs}
     if prefixes != {_NCCL_PREFIX}:
         env["NCCL_IB_SUBNET_PREFIX_LEN"] = str(max(prefixes))

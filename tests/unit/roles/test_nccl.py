@@ -109,7 +109,7 @@ def test_a_run_a_second_one_and_the_way_back(tmp_path: pathlib.Path) -> None:
     assert env["NCCL_SOCKET_IFNAME"] == "=enp1s0f0np0v1"
     assert "NCCL_IB_GID_INDEX" not in env
     more = cluster.read("spark2", nccl.ENVIRONMENT)
-    assert set(more) - set(env) == {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_HOST_IP"}
+    assert set(more) - set(env) == {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "SGLANG_HOST_IP", "VLLM_HOST_IP"}
     assert all(more.values())
 
     code, changed, output = cluster.run()

@@ -130,3 +130,11 @@ def test_one_port_makes_no_ring(topology: str) -> None:
 def test_a_cabling_given_in_any_order_is_a_ring() -> None:
     shuffled = ring("spark4:1-spark2:0", "spark1:0-spark3:0", "spark3:1-spark4:0", "spark2:1-spark1:1")
     assert len(make(4, shuffled, CLASS)["pairs"]) == 4
+
+
+def test_like_ports_joined_in_a_triangle_are_advised_against() -> None:
+    cables = [["spark1:0", "spark2:0"], ["spark2:1", "spark3:1"], ["spark3:0", "spark1:1"]]
+    notes = [n for n in make(3, {"topology": "triangle", "cables": cables})["notes"] if "advised against" in n]
+    assert [note.partition(" ")[0] for note in notes] == ["cable1", "cable2"]
+    for plan in (make(3, {"topology": "triangle"}), make(2, {"topology": "direct"})):
+        assert not any("advised against" in note for note in plan["notes"])

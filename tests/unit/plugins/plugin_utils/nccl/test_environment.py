@@ -15,7 +15,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     from_plain,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import Options, address, environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import (
+    Options,
+    address,
+    environment,
+    joined,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.ranks_environment import nccl_env
 
 plan = FilterModule().filters()["fabric_plan"]
@@ -127,6 +132,14 @@ def test_what_runs_on_a_host_gets_the_variables_of_every_engine() -> None:
     assert env["VLLM_HOST_IP"] == "10.100.0.1"
 
 
+@pytest.mark.parametrize(("engine", "own"), [("sglang", "SGLANG_HOST_IP"), ("vllm", "VLLM_HOST_IP")])
+def test_each_rank_tells_the_others_its_fabric_address(engine: str, own: str) -> None:
+    """Without it SGLang's message queue and vLLM's workers tell the address of the default route, such as Wi-Fi's."""
+    env = environment(TWO, engine=engine)
+    assert [env[name][own] for name in ("spark1", "spark2")] == ["10.100.0.1", "10.100.0.2"]
+    assert {"SGLANG_HOST_IP", "VLLM_HOST_IP"} & set(env["spark1"]) == {own}
+
+
 def cabled(topology: str, count: int, **more: t.Any) -> list[PlannedHost]:
     """The plan of hosts joined by cables, with the HCAs that each node would have reported."""
     made = plan([f"spark{n + 1}" for n in range(count)], {"topology": topology, "vf_count": 1, **more}, {})["hosts"]
@@ -177,6 +190,29 @@ def test_a_rank_that_no_cable_reaches_is_refused() -> None:
     ring = cabled("ring", 4)
     with pytest.raises(CollectionError, match=r"spark1: no cable leads to another rank \(spark3\)"):
         environment([ring[0], ring[2]], Options(bootstrap="eth0"))
+
+
+def test_a_ring_of_four_keeps_to_rings() -> None:
+    """By itself NCCL takes trees for small messages, and connects hosts that share no cable."""
+    assert environment(cabled("ring", 4), Options(bootstrap="eth0"))["spark3"]["NCCL_ALGO"] == "Ring"
+    for hosts, options in (
+        (cabled("triangle", 3), Options(bootstrap="eth0")),
+        (cabled("ring", 4)[:2], Options()),
+        (TWO, Options()),
+    ):
+        assert "NCCL_ALGO" not in environment(hosts, options)["spark1"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gap"),
+    [((0, 1, 2), "spark3: no cable leads to spark1"), ((0, 2, 1, 3), "spark1: no cable leads to spark3")],
+)
+def test_ranks_that_are_no_ring_in_their_order_are_refused(ranks: tuple[int, ...], gap: str) -> None:
+    ring = cabled("ring", 4)
+    chosen = [ring[number] for number in ranks]
+    for asked in (environment, joined):
+        with pytest.raises(CollectionError, match=f"{gap}.*all hosts of the ring"):
+            asked(chosen, Options(bootstrap="eth0"))
 
 
 def test_two_cables_between_two_are_rails() -> None:
