@@ -25,14 +25,18 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_sh
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import (
     ELSEWHERE,
     Dialect,
+    Tables,
     load_tables,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
 
 Plain = dict[str, t.Any]
-_KIND = "recipes"  # kind of knowledge: other tools' names for our settings, and variables that the plan sets itself
+_KIND = "recipes"  # kind of knowledge: other tools' names for our settings, and variables of one machine
 _HUB = re.compile(r"[A-Za-z0-9][^/\s]*/[^/\s:]+")
 _CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+)(?:/snapshots/([0-9a-f]{40})(?:/|$))?")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
+# The repositories of the engines' own images, whose tags are releases.
+_RELEASED = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
 VALUES = "k8s_dgx_recipe_values"
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
@@ -140,6 +144,22 @@ def _nothing_sets(missing: str) -> str:
     return f"nothing in the recipe sets {missing}{more}."
 
 
+def _of_machine(recipes: t.Collection[knowledge.Entry], engine: str) -> dict[str, tuple[recipe_source.Became, str]]:
+    """Return the variables of one machine or rank, and what becomes of them; what is said of this engine counts first."""
+    found: dict[str, tuple[recipe_source.Became, str]] = {}
+    for each in sorted(recipes, key=lambda entry: "engines" in entry):
+        if engine in each.get("engines", (engine,)):
+            said = each.get("became", "ours"), each.get("why", "the plan sets it for each rank.")
+            found |= dict.fromkeys(each.get("variables", ()), said)
+    return found
+
+
+def _released(tables: Tables, engine: str, version: str) -> bool:
+    """Whether an engine may have such a release: none older than the oldest table, and none of another major version."""
+    known = [release(parser.version) for parser in tables.versions(engine)]
+    return not known or (known[0] <= release(version) and release(version).major == known[-1].major)
+
+
 class _Maker:
     """A profile under construction."""
 
@@ -157,15 +177,19 @@ class _Maker:
         self.images = load_images(overlays)
         recipes = knowledge.shared(_KIND, tuple(overlays)).values()
         self.names = {theirs: ours for each in recipes for theirs, ours in each.get("settings", {}).items()}
-        self.set_by_plan = frozenset(name for each in recipes for name in each.get("variables", ()))
-        self.engine, self.version = self.engine_of()
+        self.own_release = ""  # an image's tag that is its own number, and not the engine's release
+        self.engine, self.version = self.engine_of(load_tables(overlays))
+        self.of_machine = _of_machine(recipes, self.engine)
         self.dialect: Dialect = load_tables(overlays).dialect(self.engine, self.version)
 
     def told(self, text: str, became: recipe_source.Became, why: str = "") -> None:
         self.lines.append(recipe_source.Line(text, became, why))
 
-    def engine_of(self) -> tuple[str, str]:
-        """Return the engine and version: a known image's, else from the image's tag, which may name no release."""
+    def engine_of(self, tables: Tables) -> tuple[str, str]:
+        """Return the engine and version: a known image's, else from the image's tag, which may name no release.
+
+        A number that no release of the engine can have is the image's own.
+        """
         if _open(self.source.image):
             self.told(
                 f"image {self.source.image}",
@@ -184,8 +208,11 @@ class _Maker:
         engine = self.source.engine or next((e for e in ("sglang", "vllm") if e in repository), "")
         if not engine:
             raise CollectionError("it does not say which engine it is for. Add runtime: vllm, or runtime: sglang.")
-        release = _RELEASE.search(tag)
-        return engine, release.group(1) if release else tag or ("unknown" if digest else "latest")
+        found = _RELEASE.search(tag)
+        if found and not repository.startswith(_RELEASED[engine]) and not _released(tables, engine, found[1]):
+            self.own_release = found[1]
+            return engine, "unknown"
+        return engine, found[1] if found else tag or ("unknown" if digest else "latest")
 
     def profile(self) -> Plain:
         """Assemble the profile."""
@@ -240,6 +267,11 @@ class _Maker:
 
     def image_said(self) -> tuple[recipe_source.Became, str]:
         said = f"engine {self.engine} {self.version}"
+        if self.own_release:
+            said += (
+                f": {self.own_release} is the image's own number, since {self.engine} has no such release. Name the release that it "
+                "has (k8s_dgx_overrides: {engine: {version: …}}), or have the image read (k8s_dgx_inspect_image)"
+            )
         if not self.source.image:
             return "not used", f"{said}: name one, k8s_dgx_image."
         if "/" not in self.source.image.partition(":")[0]:
@@ -347,8 +379,8 @@ class _Maker:
                 self.told(f"env {name}", "refused", "it is not a valid name of a variable.")
             elif secret_names.NAME.search(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
-            elif name in self.set_by_plan:
-                self.told(f"env {name}={value}", "ours", "the fabric plan and the pod template set it for each rank.")
+            elif name in self.of_machine:
+                self.told(f"env {name}={value}", *self.of_machine[name])
             elif missing:
                 self.told(f"env {name}={value}", "refused", _nothing_sets(missing))
             else:

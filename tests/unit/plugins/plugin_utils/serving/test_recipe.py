@@ -17,9 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe, recipe_flags, recipe_shell
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import build_argv, load_tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import fabric
 
 SPARKRUN = """
 recipe_version: "2"
@@ -717,3 +720,36 @@ def test_a_command_line_becomes_settings_and_the_same_command_line_again(
         if name.replace("-", "_") not in TABLES.names
         and parser.primary(name) not in TABLES.dialect(engine, version).flags
     }
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_only_what_the_plan_sets_for_each_rank_is_called_ours(engine: str) -> None:
+    every = sorted({name for each in knowledge.load("recipes").values() for name in each.get("variables", ())})
+    text = f"runtime: {engine}\ncontainer: acme/{engine}:latest\nmodel: own/model\nenv:\n"
+    made = recipe.profile_of(text + "".join(f"  {name}: a\n" for name in every), "x.yaml")
+    said = {line["text"]: line for line in made["recipe"]["lines"]}
+    ours = {name for name in every if said[f"env {name}=a"]["became"] == "ours"}
+    cluster = {"hosts": ["spark1", "spark2"], "fabric": fabric(2)}
+    for rank in launch_plan(made, cluster, {"parallel": {"nodes": 2, "tp": 2}})["ranks"]:
+        assert ours == set(every) & ({*rank["env"]} | {*pod.CACHES})
+    assert all(said[f"env {name}=a"]["why"] for name in every)
+    assert not made["environment"]
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("ghcr.io/acme/dspark-vllm-gx10:0.1.1", "unknown"),  # the image's own number
+        ("acme/vllm:25.09.1", "unknown"),
+        ("acme/sglang:v1.2.0-cu130", "unknown"),
+        ("acme/vllm:v0.17.1-cu130", "0.17.1-cu130"),
+        ("acme/vllm:0.99.0", "0.99.0"),  # a release that may have come since
+        ("vllm/vllm-openai:v0.10.1", "0.10.1"),  # the engine's own images have its releases
+        ("lmsysorg/sglang:v0.4.9", "0.4.9"),
+    ],
+)
+def test_a_number_that_the_engine_never_had_is_the_image_s_own(image: str, version: str) -> None:
+    made = recipe.profile_of(f"container: {image}\nmodel: own/model\n", "x.yaml")
+    assert made["engine"]["version"] == version
+    (line,) = [line for line in made["recipe"]["lines"] if line["text"] == f"image {image}"]
+    assert ("image's own number" in line["why"] and "k8s_dgx_inspect_image" in line["why"]) == (version == "unknown")
