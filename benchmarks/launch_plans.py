@@ -25,7 +25,7 @@ def main() -> int:
         for name in sorted(knowledge.shared("profile"))
         for variant in profile.find(name).get("variants", {"": {}})
     ]
-    cluster = {"hosts": ["spark1", "spark2", "spark3", "spark4"], "free_gib": 104.0}
+    cluster = {"hosts": [f"spark{number}" for number in range(1, 9)], "free_gib": 104.0}
     plan.launch_plan(every[0][0], cluster)  # loads the knowledge
     stops = [time.process_time()]
     for number, (name, variant) in zip(range(CALLS), itertools.cycle(every)):

@@ -160,6 +160,20 @@ class View:
         hanging = [term for term in condition.terms if self._answers.get(term) is None]
         return {path for term in hanging for path in self._open(term)}
 
+    def holding(self, condition: Condition, path: Path) -> list[str]:
+        """Return the values of an unknown setting with which a condition may hold, as far as they have names."""
+        candidates = self.unknown.get(path) or _distinct([v for term in condition.terms for v in term.candidates])
+        others = {above: among for above, among in self.unknown.items() if above != path}
+        found = []
+        for value in candidates:
+            if isinstance(value, str) and value != _OTHER:
+                try:
+                    holds = View(_with(self.document, {path: value}), others).holds(condition)
+                except ERRORS:
+                    continue
+                found += [value] if holds is not False else []
+        return found
+
     def _term(self, term: Term) -> bool | None:
         if term in self._answers:
             return self._answers[term]

@@ -154,6 +154,15 @@ def _deciding(paths: t.Iterable[Path], because: Because) -> set[str | None]:
     return found
 
 
+def _supposed(rule: Rule, view: View, hangs_on: t.Sequence[str]) -> Document:
+    """Return the document in which each unknown setting has the values with which the rule would hold, as text."""
+    settings = {}
+    for name in hangs_on:
+        if values := view.holding(rule.condition, ("settings", name)):
+            settings[name] = " or ".join(values)
+    return {**view.document, "settings": {**view.document["settings"], **settings}}
+
+
 def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = (), and_model: bool = False) -> Finding:
     message, remedy, severity = _filled(rule.message, facts), _filled(rule.remedy, facts), rule.severity
     if hangs_on:
@@ -188,7 +197,7 @@ def evaluate(
         elif answer is None and rule.severity in _MILDER:
             decide = _deciding(view.hangs_on(rule.condition), because)
             if settings := sorted(filter(None, decide)):
-                found.append(_finding(rule, facts, settings, None in decide))
+                found.append(_finding(rule, _supposed(rule, view, settings), settings, None in decide))
             else:
                 unjudged.append(rule.id)
     return Ruling(tuple(found), tuple(unjudged))

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import rules, verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
 
@@ -195,3 +195,22 @@ def test_two_releases_keep_fewer_states_with_drafts(version: str, mode: str) -> 
 def test_a_hybrids_prefix_cache_is_on_from_0_28_on(version: str, off: bool) -> None:
     found = resolved("qwen3.8-27b-nvfp4-vllm", version, enable_prefix_caching=None)
     assert found["disable_radix_cache"] == (off, "default")
+
+
+@pytest.mark.parametrize("version", ["0.5.13", "0.5.20", "0.5.23"])
+@pytest.mark.parametrize("name", ["qwen3.6-35b-a3b-fp8", "gemma-4-26b-a4b-it", "deepseek-v4-flash-0731-vllm"])
+def test_nobody_is_warned_of_kernels_that_the_engine_never_takes_by_itself(name: str, version: str) -> None:
+    """Left open, attention and the runner of experts that are not NVFP4 are the engine's choice: on SM121 none for SM90 or SM100."""
+    entry = {key: value for key, value in find(name).items() if key not in ("variants", "shapes", "origin")}
+    entry |= {"engine": {"name": "sglang", "version": version}, "settings": {}}
+    entry |= {"parallel": {"nodes": 2, "tp": 2}}
+    kernels = {"moe_runner_backend", "attention_backend"}
+    assert not [f for f in launch_plan(entry)["findings"] if kernels & set(f["names"])]
+
+
+def test_what_an_unknown_setting_may_be_is_said_by_name() -> None:
+    """A rule that hangs on a setting names the values with which it holds, not 'unknown'."""
+    rule = next(r for r in rules.load_rules() if r.id == "attention.hopper-kernels")
+    unknown = {("settings", "attention_backend"): ("fa4", "triton", "fa3")}
+    (found,) = rules.evaluate([rule], {"settings": {}}, unknown).findings
+    assert found.severity == "warning" and "fa4 or fa3 does not run on SM121" in found.message
