@@ -14,7 +14,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.secret_names import ALWAYS, CODED
+from ansible_collections.dgxspark.cluster.plugins.module_utils.secrets_in_text import mask
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 PIECE = 2048  # characters of a physical line to search at a time: some logs are one line of progress bars
@@ -23,34 +23,6 @@ EXCERPT = 300
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
-_MASK = "***"
-_SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # Tokens that are recognisable by their form: Hugging Face, NGC, OpenAI-like, GitHub, GitLab, AWS, Slack, K3s, JWT.
-    (
-        re.compile(
-            r"\b(?:hf_|nvapi-|sk-|gh[pousr]_|github_pat_|glpat-|AKIA|xox[abprs]-)[A-Za-z0-9_-]{8,200}"
-            r"|\bK10[0-9a-f]{20,64}::[^\s\"']{1,300}"
-            r"|\beyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}(?:\.[A-Za-z0-9_-]{0,2000})?"
-        ),
-        _MASK,
-    ),
-    # The rest of a long token that begins in the previous piece.
-    (re.compile(r"[A-Za-z0-9_.=-]{160,4000}"), _MASK),
-    (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[A-Za-z0-9._~+/=-]{6,2000}"), rf"\1\2{_MASK}"),
-    # The value after a secret's name: password=…, "secret": "…"; token=…, --api-key …, unless it is an ordinary word (secret_names).
-    (
-        re.compile(r"(?i)((?:" + ALWAYS + r")[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*)[^\s\"',;]{3,2000}"),
-        rf"\1{_MASK}",
-    ),
-    (
-        re.compile(
-            r"((?i:" + CODED + r")[\"']?(?:\s{0,4}[=:]\s{0,4}|(?<=key)\s{1,4}|(?<=token)\s{1,4})[\"']?)"
-            r"(?=[^\s\"',;]{0,200}[A-Za-z])(?=[^\s\"',;]{0,200}[0-9A-Z])[^\s\"',;]{8,2000}"
-        ),
-        rf"\1{_MASK}",
-    ),
-    (re.compile(r"(://[^\s/:@]{1,100}:)[^\s/@]{1,200}@"), rf"\1{_MASK}@"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +123,6 @@ def _set_length(pattern: str, start: int) -> int:
     while position < len(pattern) and pattern[position] != "]":
         position += 2 if pattern[position] == "\\" else 1
     return position + 1 - start
-
-
-def mask(text: str) -> str:
-    """Replace what looks like a secret with asterisks."""
-    for expression, replacement in _SECRETS:
-        text = expression.sub(replacement, text)
-    return text
 
 
 def excerpt(text: str, start: int = 0) -> str:

@@ -37,6 +37,8 @@ KINDS = (
 )
 NAME = "io.containerd.image.name"  # annotation, see containerd's core/images/annotations.go
 TAG = "org.opencontainers.image.ref.name"  # annotation of the OCI image layout
+_DOCKER = ("docker.io", "index.docker.io", "registry-1.docker.io")
+_HERE = ("127.0.0.1", "::1", "localhost")  # nobody listens between
 _VARIANTS = {"arm64": (None, "", "v8"), "amd64": (None, "", "v1")}
 _PARTS = re.compile(r'(\w+)="([^"]*)"')
 
@@ -58,7 +60,7 @@ class Image:
 
 @dataclass
 class Registry:
-    """A registry's client. mirrors: base URL by registry name. logins: `user:password` by registry name."""
+    """A registry's client. mirrors: base URL by registry name. logins: `user:password` by registry name, a mirror's by its host."""
 
     asked: httpx.Client
     mirrors: t.Mapping[str, str] = field(default_factory=dict)
@@ -116,7 +118,17 @@ class Registry:
                 f"{wanted.name} is not for {arch}; it is for {config.get('architecture') or 'nothing known'}."
             )
 
+    def _named(self, wanted: Reference) -> str:
+        """Return the name whose login is used: the mirror's host if there is a mirror. A mirror never gets its registry's login."""
+        mirror = self.mirrors.get(wanted.registry)
+        if mirror and "@" in urllib.parse.urlsplit(mirror).netloc:
+            raise CollectionError(
+                f"dgxspark_bundle_mirrors.{wanted.registry}: the address has a login in it. Give that in dgxspark_bundle_logins."
+            )
+        return urllib.parse.urlsplit(mirror).netloc if mirror else wanted.registry
+
     def _base(self, wanted: Reference) -> str:
+        self._named(wanted)
         usual = HUB if wanted.registry == "docker.io" else f"https://{wanted.registry}"
         return self.mirrors.get(wanted.registry, usual).rstrip("/") + f"/v2/{wanted.repository}"
 
@@ -130,9 +142,9 @@ class Registry:
             raise CollectionError(
                 f"{wanted.name}: the registry says {answer.status_code} to {what}. Check that the name is right"
                 + (
-                    f", and that the login of {wanted.registry} may read it (dgxspark_bundle_logins)."
-                    if wanted.registry in self.logins
-                    else f"; a private image needs a login for {wanted.registry} (dgxspark_bundle_logins)."
+                    f", and that the login of {self._named(wanted)} may read it (dgxspark_bundle_logins)."
+                    if self._named(wanted) in self.logins
+                    else f"; a private image needs a login for {self._named(wanted)} (dgxspark_bundle_logins)."
                 )
             )
         if answer.status_code != 200:
@@ -165,16 +177,22 @@ class Registry:
         return {"Authorization": held} if held else {}
 
     def _enter(self, wanted: Reference, answer: httpx.Response) -> None:
-        """Get a token for a repository, as the registry's 401 demands. A login goes only to its own registry, or over HTTPS."""
+        """Get a token for a repository, as the registry's 401 demands. A login goes only where it is for, and encrypted."""
         said = answer.headers.get("www-authenticate", "")
         scheme, parts = said.partition(" ")[0].lower(), dict(_PARTS.findall(said))
-        login = self.logins.get(wanted.registry)
+        login = self.logins.get(self._named(wanted))
+        base = urllib.parse.urlsplit(self._base(wanted))
+        if login and base.scheme != "https" and base.hostname not in _HERE:
+            raise CollectionError(
+                f"{wanted.name}: {base.scheme}://{base.netloc} would get its login in clear. Give its address with https:// "
+                "(dgxspark_bundle_mirrors), or remove the login (dgxspark_bundle_logins) if it needs none."
+            )
         basic = f"Basic {base64.b64encode(login.encode()).decode()}" if login else None
         if scheme == "basic" and basic:
             self._passes[wanted.repository] = basic
         if scheme != "bearer" or "realm" not in parts:
             return
-        realm, base = urllib.parse.urlsplit(parts["realm"]), urllib.parse.urlsplit(self._base(wanted))
+        realm = urllib.parse.urlsplit(parts["realm"])
         if realm.scheme != "https" and realm.netloc != base.netloc:
             raise CollectionError(f"{wanted.name}: the registry sends logins to {realm.netloc} without encryption.")
         query = {"scope": parts.get("scope") or f"repository:{wanted.repository}:pull"}
@@ -197,7 +215,8 @@ def logins(path: str | None) -> dict[str, str]:
         raise CollectionError(
             f"{path} has no logins in the form of Docker's config.json ({type(exc).__name__})."
         ) from exc
-    return {"docker.io" if "docker.io" in host else host: login for host, login in found.items()}
+    named = {re.sub(r"^https?://|/.*$", "", host): login for host, login in found.items()}
+    return {"docker.io" if host in _DOCKER else host: login for host, login in named.items()}
 
 
 def _pack(wanted: Reference, image: Image, blobs: pathlib.Path, target: pathlib.Path) -> str:

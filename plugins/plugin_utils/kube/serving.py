@@ -15,6 +15,7 @@ import dataclasses
 import json
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names, secrets_in_text
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -44,13 +45,14 @@ NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into
 BEAT_S = 2
 PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop: half of the pod's grace period
-# Flags and variables that would show a key to everyone who can read pods, and the setting that keeps it in a Secret.
-_SHOWN = {
-    **dict.fromkeys(("--api-key", "--api_key", "--admin-api-key", "--admin_api_key"), "k8s_dgx_api_key"),
-    **dict.fromkeys(("VLLM_API_KEY", "SGLANG_API_KEY"), "k8s_dgx_api_key"),
-    **dict.fromkeys(("--hf-token", "--hf_token"), "k8s_dgx_hf_token"),
-    **dict.fromkeys(("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"), "k8s_dgx_hf_token"),
+# The settings that keep a key in a Secret, by words of the flags and variables that would show it to all who can read pods.
+_KEPT = {
+    "hf": "k8s_dgx_hf_token",
+    "hugging": "k8s_dgx_hf_token",
+    "huggingface": "k8s_dgx_hf_token",
+    "hub": "k8s_dgx_hf_token",
 }
+_KEPT |= dict.fromkeys(("vllm", "sglang", "admin"), "k8s_dgx_api_key")
 # vLLM's socket in place of a port, and TLS, which the door does not use towards the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
@@ -223,13 +225,7 @@ def _files(
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
     """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, and in the API's door."""
     argv = list(member.argv)
-    words = (*(word.partition("=")[0] for word in argv), *member.env)
-    if open_to_all := next((word for word in words if word in _SHOWN), None):
-        what = "its API's key" if _SHOWN[open_to_all] == "k8s_dgx_api_key" else "the hub's token"
-        raise CollectionError(
-            f"plan: rank {member.rank} gets {what} by {open_to_all}, which everyone can see who may read pods and "
-            f"ConfigMaps. Remove it from the profile or the overrides, and give it in {_SHOWN[open_to_all]}."
-        )
+    _open_to_all(member)
     if any(instance.meeting in word for word in argv):
         named = [word.replace(instance.meeting, meeting) for word in argv]
         argv = ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
@@ -238,6 +234,28 @@ def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings
     if pod.has_door(member, chosen):
         argv = ["python3", f"{pod.PROGRAMS}/door.py", str(instance.port), str(_inner(instance)), *argv]
     return argv
+
+
+def _open_to_all(member: pod.Member) -> None:
+    """Refuse a secret in a rank's command or environment: both are text that everyone sees who may read pods and ConfigMaps."""
+    shown = secrets_in_text.shown([*member.argv], member.env)
+    if shown is None:
+        return
+    said = secret_names.words(shown)
+    setting = next(
+        (_KEPT[word] for word in said if word in _KEPT), "k8s_dgx_api_key" if said == ["api", "key"] else None
+    )
+    remedy = (
+        f"and give it in {setting}"
+        if setting
+        else (
+            "or let the Sparks reach what it is for without it: ranks get no secret but those of k8s_dgx_hf_token and k8s_dgx_api_key"
+        )
+    )
+    raise CollectionError(
+        f"plan: rank {member.rank} gets a secret by {shown}, which everyone can see who may read pods and ConfigMaps. Remove it "
+        f"from the profile or the overrides, {remedy}."
+    )
 
 
 def _inner(instance: Instance) -> int:

@@ -284,7 +284,7 @@ def _variables(
     return {
         f"environment.{name}": (theirs.get(name, NOT_SET), ours.get(name, NOT_SET))
         for name in sorted(ours.keys() | theirs.keys())
-        if name not in standard.harmless and not secret_names.NAME.search(name) and ours.get(name) != theirs.get(name)
+        if name not in standard.harmless and not secret_names.secret(name) and ours.get(name) != theirs.get(name)
     }
 
 
@@ -485,7 +485,7 @@ def row_to_export(
         "source": list(source),
         "verified": "measured",
     }
-    if own := {name: value for name, value in run.environment.items() if not secret_names.NAME.search(name)}:
+    if own := {name: value for name, value in run.environment.items() if not secret_names.secret(name)}:
         row["environment"] = own
     if run.patches:
         row["patches"] = sorted(run.patches)

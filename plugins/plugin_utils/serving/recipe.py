@@ -121,7 +121,7 @@ def _words(values: t.Mapping[str, t.Any]) -> dict[str, str]:
                     f"{VALUES}: {key!r} is not a variable's name, and as a folder it needs a model's name on the hub, such as org/name, "
                     f"not {value!r}."
                 )
-        elif secret_names.NAME.search(str(key)):
+        elif secret_names.secret(str(key)):
             raise CollectionError(f"{VALUES}.{key}: a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
     return {str(key): str(value) for key, value in values.items()}
 
@@ -226,7 +226,7 @@ class _Maker:
         kept = recipe_flags.merged(given, parser)
         for one in given:
             if one.text not in kept[one.name].text:
-                shown = f"--{one.name} …" if secret_names.NAME.search(one.name.replace("-", "_")) else one.text
+                shown = f"--{one.name} …" if secret_names.secret(one.name.replace("-", "_")) else one.text
                 self.told(shown, "not used", "it is given again later, and the engine uses the last one.")
         for one in kept.values():
             self.flag(one)
@@ -281,7 +281,7 @@ class _Maker:
     def flag(self, one: recipe_flags.Given) -> None:
         """Apply one flag."""
         name = one.name.replace("-", "_")
-        if secret_names.NAME.search(name):
+        if secret_names.secret(name):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
         missing = _open(one.text) if not isinstance(one.value, dict) or unset(one.text) else ""
@@ -295,7 +295,7 @@ class _Maker:
         own = self.names.get(name, name)
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
-        if secret_names.NAME.search(key):
+        if secret_names.secret(key):
             self.told(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
         elif isinstance(value, str) and "{" in value and _LEFT.search(value):
             filled = value.replace("{model_revision}", self.revision).replace("{model}", self.model)
@@ -377,7 +377,7 @@ class _Maker:
             missing = _open(value)
             if not _VARIABLE.fullmatch(name):
                 self.told(f"env {name}", "refused", "it is not a valid name of a variable.")
-            elif secret_names.NAME.search(name):
+            elif secret_names.secret(name):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.of_machine:
                 self.told(f"env {name}={value}", *self.of_machine[name])

@@ -69,6 +69,8 @@ class Addresses:
 
     def _run(self, found: re.Match[str]) -> str:
         text, line = found.group(), found.string
+        if not text.strip(":"):
+            return text
         if "." in text:
             label = self._colons(text)
             if label is not None:
@@ -86,6 +88,8 @@ class Addresses:
         start = 0
         while start < len(groups):
             for end in range(min(len(groups), start + 20), start + 2, -1):
+                if not _may_be(groups, start, end):
+                    continue
                 label = self._colons(":".join(groups[start:end]))
                 if label is not None:
                     made.append(label)
@@ -184,6 +188,14 @@ class Addresses:
         mixed = not digits.isdigit() and not digits.isalpha()
         # A short run of digits alone is a time or a size.
         return self._label("id", digits) if size >= 28 or (mixed and size in (12, 16)) else None
+
+
+def _may_be(groups: list[str], start: int, end: int) -> bool:
+    """Whether groups of digits may be one address, without reading them: a GID of 20 octets, or at most IPv6's eight and a `::`."""
+    if end - start > 9:
+        return end - start == 20 and len(groups[start]) == len(groups[end - 1]) == 2
+    empty = groups[start:end].count("")
+    return empty < 4 and (empty > 0 or end - start in (4, 6, 8))
 
 
 def _in_word(line: str, place: int) -> bool:

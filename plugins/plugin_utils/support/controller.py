@@ -92,13 +92,13 @@ def _secrets(value: t.Any, base: pathlib.Path, depth: int) -> t.Iterator[str]:
         for key, each in value.items():
             if isinstance(each, bool) or not isinstance(each, (str, int)):
                 yield from _secrets(each, base, depth + 1)
-            elif secret_names.NAME.search(str(key)):
+            elif secret_names.secret(str(key)):
                 text = str(each).strip()
                 if len(text) >= _SHORTEST and text.lower() not in _WORDS:
                     yield text
             elif not isinstance(each, str):
                 continue
-            elif secret_names.FILE.search(str(key)) and each.strip():
+            elif secret_names.of_file(str(key)) and each.strip():
                 yield from _of_file(base / pathlib.Path(each.strip()).expanduser())
     elif isinstance(value, (list, tuple)):
         for each in value:
@@ -108,7 +108,7 @@ def _secrets(value: t.Any, base: pathlib.Path, depth: int) -> t.Iterator[str]:
 def _has_secret(value: t.Any, depth: int) -> bool:
     if isinstance(value, t.Mapping):
         return depth < _DEEPEST and any(
-            secret_names.NAME.search(str(key)) or secret_names.FILE.search(str(key)) or _has_secret(each, depth + 1)
+            secret_names.secret(str(key)) or secret_names.of_file(str(key)) or _has_secret(each, depth + 1)
             for key, each in value.items()
         )
     return isinstance(value, (list, tuple)) and depth < _DEEPEST and any(_has_secret(v, depth + 1) for v in value)

@@ -19,12 +19,11 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import mask
+from ansible_collections.dgxspark.cluster.plugins.module_utils.secrets_in_text import STARS, mask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support import forms
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.addresses import Addresses, Label
 
-STARS = "***"
 KINDS = ("spark", "host", "domain", "user", "mail", "addr", "mac", "guid", "serial", "id", "path")
 _ROUNDS = 6  # a replacement may expose the text beside it
 _DEPTH = 3  # levels of decoding: base64 in a URL in base64
@@ -198,10 +197,18 @@ class Redactor:
     # Redaction of a text
 
     def _whole(self, text: str, depth: int = 0) -> str:
-        text = _PEM.sub(lambda _found: self._stars(), text)
-        return "".join(self._settled(line, depth) for line in text.splitlines(keepends=True))
+        # Secrets first, in the whole text: some go on in the next line. Decoded escapes may show more of them.
+        for _round in range(_ROUNDS):
+            before = text
+            text = self._without_secrets(text)
+            text = "".join(self._settled(line, depth) for line in text.splitlines(keepends=True))
+            if text == before:
+                break
+        return text
 
     def _settled(self, line: str, depth: int) -> str:
+        if line.isspace():
+            return line
         for _round in range(_ROUNDS):
             before, line = line, self._once(line, depth)
             if line == before:
@@ -215,7 +222,6 @@ class Redactor:
             if _PERCENT.search(line):
                 line = _WORD.sub(lambda found: self._percent(found.group(), depth), line)
             line = _BASE64.sub(lambda found: self._base64(found.group(), depth), line)
-        line = self._without_secrets(line)
         # Most lines contain few kinds: a substring check first is many times faster.
         if "@" in line:
             line = _MAIL.sub(lambda found: self._label("mail", found.group().lower()), line)
@@ -245,19 +251,23 @@ class Redactor:
         ends = host.rpartition(".")[2] in public("ending")
         return self._label("host", host) if ends and not _public_host(host) else found.group()
 
-    def _without_secrets(self, line: str) -> str:
+    def _without_secrets(self, text: str) -> str:
+        text = _PEM.sub(lambda _found: self._stars(), text) if "-----BEGIN" in text else text
         for form in self._spelled:
-            while form in line:
-                line = line.replace(form, self._stars(), 1)
+            while form in text:
+                text = text.replace(form, self._stars(), 1)
         for core in self._cores:
-            if core in line:
-                line = re.sub(rf"[A-Za-z0-9+/_-]*{re.escape(core)}[A-Za-z0-9+/_=-]*", lambda _f: self._stars(), line)
-        if "://" in line:
-            line = _USERINFO.sub(lambda _found: self._stars() + "@", line)
-        hidden = mask(line)
-        if not self._learning and hidden != line:
-            self.counts["secret"] += max(1, hidden.count(STARS) - line.count(STARS))
+            if core in text:
+                text = re.sub(rf"[A-Za-z0-9+/_-]*{re.escape(core)}[A-Za-z0-9+/_=-]*", lambda _f: self._stars(), text)
+        hidden = self._counted(text, mask(text))
+        if "://" in hidden:
+            hidden = _USERINFO.sub(lambda _found: self._stars() + "@", hidden)
         return _BLOB.sub(self._blob, hidden)
+
+    def _counted(self, before: str, after: str) -> str:
+        if not self._learning and before != after:
+            self.counts["secret"] += max(1, after.count(STARS) - before.count(STARS))
+        return after
 
     def _stars(self) -> str:
         if not self._learning:
@@ -302,6 +312,7 @@ class Redactor:
         return found.group() if _public_host(host) else found.group().replace(found.group(1), self._label("host", host))
 
 
+@functools.lru_cache(maxsize=65536)
 def _public_host(host: str) -> bool:
     """Whether a URL's host may stay: a pseudonym, a public name, or a number (addresses have been replaced already)."""
     host = host.strip(".").lower()

@@ -239,11 +239,16 @@ def test_a_registry_that_gives_other_bytes_is_refused(world: World, which: str) 
 
 def test_a_private_image_needs_a_login_from_a_file(world: World) -> None:
     registries.lay(world.store, {"acme/engine:1.2": world.several}, login="me:secret")
-    with pytest.raises(CollectionError, match=r"a private image needs a login for docker\.io"):
-        world.have(image("acme/engine:1.2"))
+    mirror = world.mirrors["docker.io"].removeprefix("http://")
     config = world.folder / "config.json"
     auth = base64.b64encode(b"me:secret").decode()
     config.write_text(json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": auth}}}), encoding="utf-8")
+    for logins in ({}, registry.logins(str(config))):  # Docker's own login is not the mirror's
+        with pytest.raises(
+            CollectionError, match=rf"a private image needs a login for {mirror} \(dgxspark_bundle_logins"
+        ):
+            world.have(image("acme/engine:1.2"), logins=logins)
+    config.write_text(json.dumps({"auths": {f"http://{mirror}/v2/": {"auth": auth}}}), encoding="utf-8")
     assert world.have(image("acme/engine:1.2"), logins=registry.logins(str(config))).changed
 
 

@@ -184,7 +184,7 @@ def test_what_comes_instead(line: str, clean: str) -> None:
 def test_a_key_over_several_lines_and_a_kubeconfig() -> None:
     key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIIqW9+abc\nAwEHoUQDQgAE\n-----END EC PRIVATE KEY-----"
     assert redacted(f"a\n{key}\nb") == "a\n***\nb"
-    assert redacted(f"client-key-data: {in_base64(key)}") == f"client-key-data: {in_base64('***')}"
+    assert redacted(f"client-key-data: {in_base64(key)}") == "client-key-data: ***"
     assert redacted(f"a\n{key[:50]}") == "a\n***"  # cut off by a log's size limit
 
 

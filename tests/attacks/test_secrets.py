@@ -1,0 +1,254 @@
+"""No secret gets out: not into a support archive, whatever shape it has there, nor into a pod, nor to a server it is not for.
+
+Each planted shape is the example of a kind: how programs on a Spark write a secret that nobody has told this collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import time
+import typing as t
+
+import httpx
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import reference, registry
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, Redactor
+from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+
+VLLM = "qwen3.5-122b-a10b-nvfp4-vllm"
+
+# A secret with the form of one, one that is an ordinary word, and a phrase.
+CODE, WORD, PHRASE = "Zq7vXw2mLp9R", "opensesame", "correct horse battery staple"
+AWS = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+BCRYPT = "$2b$12$C6UzMDM.H6dfI/f/IKcEeO7ZQX8z3r0mQ1p1j3o1n0Z9l8k7j6h5G"
+AGE = "AGE-SECRET-KEY-1QQPQYJ3ZQ5ZT7YQ8Q9Y0Z6X5W4V3U2T1S0R9Q8P7N6M5L4K3J2H1G0F9ED"
+YESCRYPT = "$y$j9T$F5Jx5fExrKuPp53xLKQ..1$X3DX6M94c7o.9agCG9G317fhZg9SqC.5i5rd.RhAtQ7"
+
+
+def named(*, reverse: bool = False, indent: int | None = None, deep: int = 0) -> str:
+    pair = {"name": "HF_TOKEN", "value": WORD}
+    text = json.dumps([dict(reversed(pair.items())) if reverse else pair], indent=indent)
+    for _level in range(deep):
+        text = json.dumps({"log": text})
+    return text
+
+
+# The name of a shape, its text, and the secret in it.
+PLANTED: dict[str, tuple[str, str]] = {
+    "a list of arguments, JSON": (f'command: ["vllm", "serve", "m", "--api-key", "{WORD}"]', WORD),
+    "a list of arguments, Python": (f"argv: ['sglang', '--api-key', '{WORD}', '--x']", WORD),
+    "a list of arguments, YAML": (f"  - --api-key\n  - {WORD}\n  - --port", WORD),
+    "kubectl describe: arguments": (f"    Args:\n      --api-key\n      {WORD}\n      --port\n", WORD),
+    "kubectl describe: environment": (f"    Environment:\n      HF_TOKEN:      {WORD}\n", WORD),
+    "kubectl describe: a phrase": (f"      DB_PASSWORD:   {PHRASE}\n", PHRASE),
+    "name and value": (named(), WORD),
+    "value and name": (named(reverse=True), WORD),
+    "name and value, in lines": (named(indent=2), WORD),
+    "value and name, in lines": (named(reverse=True, indent=2), WORD),
+    "name and value, escaped": (named(deep=1), WORD),
+    "name and value, escaped twice": (named(deep=2), WORD),
+    "value and name, escaped": (named(reverse=True, deep=1), WORD),
+    "name and value, YAML": (f"    - name: DB_PASSWORD\n      value: {WORD}", WORD),
+    "name and value, YAML, quoted": (f'    - name: DB_PASSWORD\n      value: "{PHRASE}"', PHRASE),
+    "name and value, Go": (f"{{Name:HF_TOKEN Value:{WORD} ValueFrom:nil}}", WORD),
+    "name and value, Python": (f"EnvVar(name='HF_TOKEN', value='{WORD}')", WORD),
+    "vLLM's arguments": (f"non-default args: {{'model': 'm', 'api_key': ['{WORD}'], 'port': 1}}", WORD),
+    "vLLM's arguments, several keys": (f"non-default args: {{'api_key': ['{CODE}', '{WORD}'], 'port': 1}}", WORD),
+    "SGLang's arguments": (f"server_args=ServerArgs(port=1, api_key='{WORD}', ssl_keyfile_password=None)", WORD),
+    "a secret's wrapper": (f"hf_token=SecretStr('{WORD}')", WORD),
+    "bytes": (f"{{'token': b'{CODE}'}}", CODE),
+    "escaped JSON": (f'{{"log":"started with {{\\"api_key\\": \\"{WORD}\\"}}\\n"}}', WORD),
+    "escaped JSON, a phrase": (json.dumps({"a": json.dumps({"password": PHRASE})}), PHRASE),
+    "an option": (f"run --password {WORD} --host x", WORD),
+    "an option with =": (f"run --password={WORD} --host x", WORD),
+    "ps": (f"/usr/bin/python3 -m sglang --api-key {WORD} --port 1", WORD),
+    "/proc/PID/cmdline": (f"python3\0--api-key\0{WORD}\0--port", WORD),
+    "/proc/PID/environ": (f"A=1\0HF_TOKEN={WORD}\0B=2", WORD),
+    "docker login": (f"docker login -u me -p {WORD} nvcr.io", WORD),
+    "sshpass": (f"sshpass -p {WORD} ssh x", WORD),
+    "curl -u": (f"curl -u me:{WORD} https://x", WORD),
+    "netrc": (f"machine x login me password {WORD}", WORD),
+    "systemd": (f'Environment="HF_TOKEN={WORD}" "X=1"', WORD),
+    "SECRET_KEY": (f"SECRET_KEY={CODE}", CODE),
+    "DJANGO_SECRET_KEY": (f"DJANGO_SECRET_KEY={WORD}", WORD),
+    "AWS_SECRET_ACCESS_KEY": (f"AWS_SECRET_ACCESS_KEY={AWS}", "bPxRfiCY"),
+    "SecretAccessKey": (f'"SecretAccessKey": "{AWS}"', "bPxRfiCY"),
+    "WANDB_API_KEY": (f"export WANDB_API_KEY={WORD}", WORD),
+    "camel case": (f"hfToken: {WORD}", WORD),
+    "a quoted phrase": (f'passphrase = "{PHRASE}"', PHRASE),
+    "a phrase in single quotes": (f"password: '{PHRASE}'", PHRASE),
+    "a phrase with a shell's quotes": (f"export PASSPHRASE='it'\\''s {PHRASE}'", PHRASE),
+    "a phrase without quotes": (f"vault passphrase: {PHRASE}", PHRASE),
+    "a phrase in YAML": (f"password: {PHRASE}", PHRASE),
+    "a text block of YAML": (f"ssl_keyfile_password: |\n  {WORD}\n  {PHRASE}\nnext: x", PHRASE),
+    "a list of YAML": (f"api_keys:\n- {WORD}\n- {CODE}\nnext: 1", WORD),
+    "with a comma": (f"password=a,b{WORD}!;x", WORD),
+    "with a quote": (f'password=a"b{WORD}', WORD),
+    "bcrypt": (f"user:{BCRYPT}", BCRYPT[8:]),
+    "yescrypt": (YESCRYPT, "X3DX6M94c7o"),
+    "/etc/shadow": ("root:$6$abcdefgh$0123456789abcdefABCDEF./0123456789abcdef:19000:0:", "0123456789abcdef"),
+    "age": (f"# created\n{AGE}", AGE[17:]),
+    "an AWS key's id": ("AKIAIOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
+    "Telegram": ("110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw0", "AAHdq"),
+    "Vault": ("hvs.CAESIJabcdefghijklmnop", "CAESIJabcdefghijklmnop"),
+    "Azure": ("DefaultEndpointsProtocol=https;AccountName=x;AccountKey=Zq7vXw2mLp9R==;E", CODE),
+    "a proxy": (f"HTTPS_PROXY=http://me:{WORD}@proxy:3128/", WORD),
+    "a proxy without a scheme": (f"HTTPS_PROXY=me:{WORD}@proxy:3128", WORD),
+    "a proxy, / in the password": (f"http://me:a@b/{WORD}@proxy:3128", WORD),
+    "a proxy, @ in the password": (f"http://me:{WORD}@x@proxy:3128", WORD),
+    "XML": (f"<password>{WORD}</password>", WORD),
+    "an attribute": (f'<c password="{WORD}"/>', WORD),
+    "a table": (f"| password | {WORD} |", WORD),
+    "Ruby": (f"'password' => '{WORD}'", WORD),
+    "a call": (f"set_password('{WORD}')", WORD),
+    "a pair": (f"('HF_TOKEN', '{WORD}')", WORD),
+    "a header": (f"X-Api-Key: {WORD}", WORD),
+    "Authorization": (f"Authorization: Basic {WORD}", WORD),
+    "Authorization, quoted": (f"'Authorization': 'Bearer {WORD}'", WORD),
+    "a cookie": (f"Set-Cookie: id={WORD}; Path=/", WORD),
+    "a query": (f"GET /x?api_key={WORD}&y=1", WORD),
+    "a signed address": ("GET /x?X-Amz-Signature=0123abcd0123abcd&y=1", "0123abcd"),
+    "a Secret of Kubernetes": (f'"stringData":{{"password":"{WORD}"}}', WORD),
+    "Docker's logins": ('"auths":{"r.io":{"auth":"bWU6b3BlbnNlc2FtZQ=="}}', "bWU6b3BlbnNlc2FtZQ"),
+    "K3s's token": (f"K3S_TOKEN='{WORD}'", WORD),
+    "Wi-Fi": (f"psk={WORD}", WORD),
+}
+
+
+@pytest.mark.parametrize("shape", PLANTED)
+def test_a_secret_nobody_told_of_is_not_in_the_archive(shape: str) -> None:
+    text, secret = PLANTED[shape]
+    redactor = Redactor()
+    redactor.learn([text])
+    clean = redactor.redact(text)
+    assert not [word for word in secret.split() if word in clean]
+    assert "***" in clean and redactor.counts["secret"]
+    assert redactor.redact(clean) == clean
+
+
+# What engines, Kubernetes and systemd write about tokens and keys that are none.
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Decode batch. #running-req: 1, #token: 251000, token usage: 0.05, gen throughput (token/s): 31.5",
+        "max_total_num_tokens=251000, chunked_prefill_size=8192, max_prefill_tokens=16384, max_running_requests=16",
+        "'eos_token': '<|im_end|>', 'pad_token': '<|endoftext|>', \"image_token\": \"<|image_pad|>\"",
+        "    Environment:\n      HF_TOKEN:  <set to the key 'token' in secret 'serve-hf'>  Optional: false\n      NCCL_NET:  IB\n",
+        "      hf-token:\n        Type:        Secret (a volume populated by a Secret)\n        SecretName:  serve-default-hf-token\n",
+        "server_args=ServerArgs(api_key=None, ssl_keyfile_password=None, hf_overrides={}, hf_token=None)",
+        "HF_TOKEN_PATH=/run/secrets/dgxspark/token TOKENIZERS_PARALLELISM=false",
+        "Multiple definitions in module; import hf_overrides hf_transfer hf_config_path sk-learn-contrib",
+        "Missing key(s) in state_dict: model.layers.0.mlp.weight; unexpected key model.embed_tokens.weight",
+        "first_pass: 17 forward pass=3 compass: north author: someone basic blocks: 3 bearer plug",
+        "MountVolume.SetUp failed for volume hf-token : secret not found",
+        "kv_cache_dtype=auto, cache_key: abcdef12, kv-bytes-per-token 12288",
+    ],
+)
+def test_what_only_speaks_of_tokens_and_keys_stays(line: str) -> None:
+    assert Redactor().redact(line) == line
+
+
+HOSTILE = [
+    ":", "a:", "ff:", ".", "1.", "@", "a@", "a", "-", "a-", "%41", "%2541", "=", '"', "\\", '\\"', "/", "http://", "http://a:b@", "token=",
+    "password: ", "password", " ", "\n", "serial ", "QUJD", "a,", "/home/a", "1:2.", "&#", "[", '{"', "sk-a", "eyJa", "eyJaaaaaaaaaa.",
+    "-----BEGIN A-----\n", "bearer ", "\\u0041", "--token ", "--token\n", "$2a$", '"name": "', '"value": "', "value: x name: ", "curl -u ",
+    "login a password ", "api_key: [", "token:\n  - ", "password: |\n  a\n", "'", "password='", "identified by ", "://a:", "sig=",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", HOSTILE, ids=repr)
+def test_time_is_linear_in_a_hostile_text(unit: str) -> None:
+    """Four times the text takes about four times as long. What is quadratic takes sixteen times, and minutes for a real log."""
+    redactor = Redactor([Private("secret", "hunter2-secret"), Private("spark", "spark1")])
+    took = []
+    for size in (4_000, 16_000):
+        text = (unit * size)[:size]
+        tries = []
+        for _try in range(2):
+            begin = time.process_time()
+            redactor.redact(text)
+            tries.append(time.process_time() - begin)
+        took.append(min(tries))
+    assert took[1] < 1.0 and took[1] < 9 * took[0] + 0.05
+
+
+# Pods
+
+
+SHOWN: list[tuple[str, dict[str, t.Any]]] = [
+    ("AWS_SECRET_ACCESS_KEY", {"env": {"AWS_SECRET_ACCESS_KEY": WORD}}),
+    ("DB_PASSWORD", {"env": {"DB_PASSWORD": WORD}}),
+    ("WANDB_API_KEY", {"env": {"WANDB_API_KEY": WORD}}),
+    ("HUGGINGFACE_TOKEN", {"env": {"HUGGINGFACE_TOKEN": WORD}}),
+    ("NGC_API_KEY", {"env": {"NGC_API_KEY": WORD}}),
+    ("MY_LICENSE_KEY", {"env": {"MY_LICENSE_KEY": WORD}}),
+    ("PGPASSWORD", {"env": {"PGPASSWORD": WORD}}),
+    ("HTTPS_PROXY", {"env": {"HTTPS_PROXY": f"http://me:{WORD}@proxy:3128"}}),
+    ("https_proxy", {"env": {"https_proxy": f"me:{WORD}@proxy:3128"}}),
+    ("HF_ENDPOINT", {"env": {"HF_ENDPOINT": f"https://me:{WORD}@mirror.example"}}),
+    ("MISC", {"env": {"MISC": f"hf_{CODE}{WORD}"}}),
+    ("--ssl-keyfile-password", {"argv": ["--ssl-keyfile-password", WORD]}),
+    ("--s3-secret-access-key", {"argv": [f"--s3-secret-access-key={WORD}"]}),
+    ("--kv-transfer-config", {"argv": ["--kv-transfer-config", json.dumps({"extra": {"api_key": WORD}})]}),
+    ("--model-loader-extra-config", {"argv": [f"--model-loader-extra-config={json.dumps({'password': WORD})}"]}),
+    ("--otlp-traces-endpoint", {"argv": ["--otlp-traces-endpoint", f"http://me:{WORD}@collector:4317"]}),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), SHOWN, ids=[name for name, _change in SHOWN])
+def test_no_secret_goes_into_a_pod_as_text(name: str, change: dict[str, t.Any]) -> None:
+    made = copy.deepcopy(inputs.plan(VLLM))
+    made["ranks"][0]["argv"] += change.get("argv", [])
+    made["ranks"][0]["env"] |= change.get("env", {})
+    with pytest.raises(CollectionError, match=rf"rank 0 gets a secret by {name}, which everyone can see") as caught:
+        serving(made, inputs.fabric(4), {"image": inputs.PINNED})
+    assert WORD not in str(caught.value)
+
+
+# Registries
+
+
+def asked(mirror: str, login_of: str) -> tuple[list[httpx.Request], registry.Registry]:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        if request.headers.get("authorization"):
+            return httpx.Response(200, json={"token": "x"})
+        realm = f"{request.url.scheme}://{request.url.netloc.decode()}/token"
+        return httpx.Response(401, headers={"www-authenticate": f'Bearer realm="{realm}",service="x"'})
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    return requests, registry.Registry(client, {"docker.io": mirror} if mirror else {}, {login_of: f"me:{WORD}"})
+
+
+@pytest.mark.parametrize(
+    ("mirror", "login_of", "says"),
+    [
+        ("http://mirror.example:5000", "docker.io", "login for mirror.example:5000"),
+        ("http://mirror.example:5000", "mirror.example:5000", "would get its login in clear"),
+        ("https://mirror.example", "docker.io", "login for mirror.example"),
+        (f"http://me:{WORD}@mirror.example", "docker.io", "the address has a login in it"),
+        (f"https://me:{WORD}@mirror.example", "docker.io", "the address has a login in it"),
+    ],
+)
+def test_a_registry_s_login_goes_nowhere_else(mirror: str, login_of: str, says: str) -> None:
+    requests, client = asked(mirror, login_of)
+    with pytest.raises(CollectionError, match=says) as caught:
+        client.image(reference.parse("acme/engine:1.2"), "arm64")
+    assert WORD not in str(caught.value)
+    coded = base64.b64encode(f"me:{WORD}".encode()).decode()
+    assert not [each for each in requests if coded in str(each.headers) or WORD in str(each.url)]
+
+
+@pytest.mark.parametrize(("mirror", "login_of"), [("", "docker.io"), ("https://mirror.example", "mirror.example")])
+def test_it_goes_where_it_is_for(mirror: str, login_of: str) -> None:
+    requests, client = asked(mirror, login_of)
+    with pytest.raises(CollectionError):
+        client.image(reference.parse("acme/engine:1.2"), "arm64")
+    assert [each for each in requests if each.headers.get("authorization", "").startswith("Basic ")]
