@@ -2,46 +2,53 @@
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: help demo demo-bench docs test test-long test-real link setup lab-deps clean bench
+.PHONY: help demo demo-bench docs test test-more test-long test-real link setup lab-deps clean bench
 
-help: ## what can be made
+help: ## what can be made, with its minutes on two cores
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-demo: ## four virtual Sparks from bare to verified fabric, on this machine
+demo: ## 6 min: four virtual Sparks from bare to verified fabric, on this machine
 	venv=$$(python3 tools/setup.py newest)
 	"$$venv/bin/python" tools/demo.py
 
-demo-bench: ## a small real model served on the CPU, measured, and its garbage caught
+demo-bench: ## 15 min, 5 GB: a small real model served on the CPU, measured, and its garbage caught
 	venv=$$(python3 tools/setup.py newest)
 	"$$venv/bin/python" tools/demo_bench.py
 
-docs: setup ## the documentation site: build/docs/html
-	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/docs.py
+docs: ## 2 min: the documentation site, build/docs/html
+	venv=$$(python3 tools/setup.py docs)
+	"$$venv/bin/python" tools/docs.py
 
-test: setup lab-deps ## what CI runs
-	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py test $(STAGES)
+test: ## 10 min: what finds most faults; no root, no virtual machine
+	venv=$$(python3 tools/setup.py newest)
+	"$$venv/bin/python" tools/run_tests.py test $(STAGES)
 
-test-long: setup lab-deps ## everything: every fault, every boundary, both cores in the lab
-	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py long $(STAGES)
+test-more: setup lab-deps ## 30 min, 5 GB: the rest of what CI runs: both cores, sanity, API, engines' parsers, four lab nodes
+	python3 tools/setup.py docs
+	.venv/$$(ls .venv | grep -v docs | sort | tail -n 1)/bin/python tools/run_tests.py more $(STAGES)
 
-test-real: setup lab-deps ## real K3s, Multus and SR-IOV device plugin from their releases, on lab nodes
-	.venv/$$(ls .venv | sort | tail -n 1)/bin/python tools/run_tests.py long releases
+test-long: setup lab-deps ## 9 h: everything: every fault, every boundary, both cores in the lab, real engines
+	python3 tools/setup.py docs
+	.venv/$$(ls .venv | grep -v docs | sort | tail -n 1)/bin/python tools/run_tests.py long $(STAGES)
 
-bench: setup lab-deps ## the figures in benchmarks/results
-	export PATH="$$PWD/.venv/$$(ls .venv | sort | tail -n 1)/bin:$$PATH"
+test-real: setup lab-deps ## 60 min: real K3s, Multus and SR-IOV device plugin from their releases, on lab nodes
+	.venv/$$(ls .venv | grep -v docs | sort | tail -n 1)/bin/python tools/run_tests.py long releases
+
+bench: setup lab-deps ## 20 min: the figures in benchmarks/results
+	export PATH="$$PWD/.venv/$$(ls .venv | grep -v docs | sort | tail -n 1)/bin:$$PATH"
 	python benchmarks/plan_time.py
 	python benchmarks/verdicts.py
 	python benchmarks/launch_plans.py
 	python tools/with_lab.py 4 python benchmarks/fabric_time.py
 
-link: ## let a checkout resolve its own names (dgxspark.cluster.*) through ./collections
+link: ## 1 s: let a checkout resolve its own names (dgxspark.cluster.*) through ./collections
 	python3 tools/setup.py link
 
-setup: ## the environments of both ansible-cores, where this machine has a Python for them
+setup: ## 2 min, 250 MB: the environments of both ansible-cores, where this machine has a Python for them
 	python3 tools/setup.py 2.19 2.21 || [ $$? -eq 3 ]
 
 lab-deps:
 	python3 lab/lab install-deps
 
-clean: ## remove what was made here (the lab's image cache: lab/lab purge)
+clean: ## 1 s: remove what was made here (the lab's image cache: lab/lab purge)
 	rm -rf .venv .cache build reports collections

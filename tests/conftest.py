@@ -21,8 +21,24 @@ try:
 except ImportError:  # the lab and package stages have no properties
     pass
 else:
-    hypothesis.settings.register_profile("dgxspark", deadline=None)
+    from ansible_collections.dgxspark.cluster.tests.support.properties import examples
+
+    hypothesis.settings.register_profile("dgxspark", deadline=None, max_examples=examples(100))
     hypothesis.settings.load_profile("dgxspark")
+
+
+# Where tools/run_tests.py looks for what failed first.
+FIRST_FAILURE = pathlib.Path(os.environ.get("DGXSPARK_FIRST_FAILURE", os.devnull))
+LINES = 40  # of a failure that are shown at once
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Say what failed first while the other tests still run."""
+    if report.failed and not FIRST_FAILURE.exists():
+        said = [report.nodeid, *report.longreprtext.splitlines()[-LINES:]]
+        whole = FIRST_FAILURE.with_suffix(".new")
+        whole.write_text("".join(f"    {line}\n" for line in said), encoding="utf-8")
+        whole.replace(FIRST_FAILURE)
 
 
 NOT_RUN = 77  # tools/run_tests.py reports a stage that ends with it as not run

@@ -6,12 +6,12 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "site"
 BUILD = ROOT / "build" / "docs"
 COLLECTION = "dgxspark.cluster"
+PROGRAMS = ROOT / ".venv" / "docs" / "bin"  # made by `tools/setup.py docs`
 
 
 def build(place: pathlib.Path = BUILD) -> pathlib.Path:
@@ -20,22 +20,20 @@ def build(place: pathlib.Path = BUILD) -> pathlib.Path:
     Raises:
         subprocess.CalledProcessError: antsibull-docs or Sphinx failed, and has printed why.
     """
-    programs = pathlib.Path(sys.executable).parent
-    core = ROOT / ".cache" / "collections" / programs.parent.name
     environment = {
         **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(core)),
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",  # antsibull-docs asks ansible and ansible-doc by their names
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / "docs"),
+        "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}",  # antsibull-docs asks ansible and ansible-doc by their names
     }
     shutil.rmtree(place, ignore_errors=True)
     pages = place / "rst"
     pages.mkdir(parents=True, mode=0o755)
-    collect = [programs / "antsibull-docs", "--config-file", SITE / "antsibull-docs.cfg", "collection"]
+    collect = [PROGRAMS / "antsibull-docs", "--config-file", SITE / "antsibull-docs.cfg", "collection"]
     collect += ["--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", pages, COLLECTION]
     subprocess.run(collect, check=True, env=environment)
     # antsibull-docs copies only text files.
     shutil.copytree(ROOT / "docs" / "images", pages / "docsite" / "images")
-    render = [programs / "sphinx-build", "-b", "html", "-c", SITE, "-W", "--keep-going", "-q", pages, place / "html"]
+    render = [PROGRAMS / "sphinx-build", "-b", "html", "-c", SITE, "-W", "--keep-going", "-q", pages, place / "html"]
     subprocess.run(render, check=True, env=environment)
     return place / "html" / "index.html"
 

@@ -1,11 +1,12 @@
 """Run the test stages and time each; report at the end what passed, failed and was not run.
 
-Usage: run_tests.py test|long [STAGE …]. Stages run LANES at a time if the machine has at least two cores, the longest first.
+Usage: run_tests.py test|more|long [STAGE …]. Stages run LANES at a time if the machine has at least two cores, the longest first.
 Light ones only compute, and yield to those that wait for servers. The lab's virtual machines have the cores to themselves.
 CPU seconds are those of a stage's processes and their children.
-Output of each stage goes to build/logs/<stage>.log; the end of a failed one's is shown, and its failures are repeated at the very
-end, for a CI that keeps only the last lines. A stage of `make test` that is not done after LIMIT_S is stopped, and fails.
-Exit status 0 only if no stage failed and at least one passed; what was not run is reported as such.
+Output of each stage goes to build/logs/<stage>.log. Its first failed test is shown at once, the end of a failed stage's output when it
+ends, and all failures are repeated at the very end, for a CI that keeps only the last lines. A stage that is not done after LIMIT_S is
+stopped, and fails, except for those of `make test-long`.
+Exit status 0 only if no stage failed and at least one passed; what was not run is listed with its reason: stages, and single tests.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from dataclasses import dataclass, field
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 CORES = ("2.19", "2.21")
-NEWEST = "2.21"
+# The newest core that this machine has an environment for: with Python 3.11 alone, it is the older one.
+NEWEST = next((core for core in reversed(CORES) if (ROOT / ".venv" / core).is_dir()), CORES[-1])
+TARGETS = ("test", "more", "long")
 TAIL = 60
 CULPRITS, WIDTH = 20, 600  # failed tests listed per stage at the end, and characters per line
 # How Ansible reports a failed task.
 FATAL = re.compile(r"^(?:fatal|failed): \[|\[ERROR\]|\bTraceback\b|^\w+Error: .")
 FATALS = 4  # such lines shown per test
-LIMIT_S = 2700  # for one stage of `make test`: one that hangs must not cost the results of the others
+# How pytest lists tests that it skipped.
+SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (?:not run: )?(.+)$", re.MULTILINE)
+LIMIT_S = 2700  # for one stage: one that hangs must not cost the results of the others
 LANES = 4  # on two cores: a stage spends about a third of its time waiting for servers, probes and time limits
 GIVES_WAY = ("nice", "-n", "10")  # enough to protect the others' time limits, and still a tenth of a busy core
 NOT_RUN = 77  # exit status of a command that cannot work on this machine, and says why
@@ -41,14 +46,15 @@ NOT_RUN = 77  # exit status of a command that cannot work on this machine, and s
 class Stage:
     """One stage: commands run in order in the environment of one core.
 
-    `long` ones run only in `make test-long`. `light` ones have no time limits that a busy machine would break.
-    `alone`: nothing else runs at the same time. `seconds`: approximate duration, used only to order the stages.
+    `target`: the one that runs it: `test`, `more` (`make test-more`) or `long` (`make test-long`). `light` ones have no time
+    limits that a busy machine would break. `alone`: nothing else runs at the same time. `seconds`: approximate duration, used only
+    to order the stages.
     """
 
     name: str
     commands: Sequence[Sequence[str]]
     core: str = NEWEST
-    long: bool = False
+    target: str = "more"
     light: bool = False
     alone: bool = False
     seconds: int = 0
@@ -78,6 +84,12 @@ USES_ANSIBLE = re.compile(
 )
 
 
+# The environment with the linters: requirements/lint.txt.
+LINTERS = CORES[-1]
+
+# The share of a property's examples that `make test` tries (tests/support/properties.py).
+EXAMPLES = "DGXSPARK_EXAMPLES"
+
 # Tests that run ansible-playbook many times have stages of their own, each about as long as the others.
 PLAYS = ("tests/unit/playbooks", "tests/unit/roles")
 API_SERVE = tuple(f"tests/api/test_{name}.py" for name in ("images", "k8s_dgx", "secrets"))
@@ -94,7 +106,7 @@ def tests_by_core() -> list[str]:
 
 def stages() -> list[Stage]:
     """List all stages."""
-    unit = ["-m", "not long", "--durations=10"]
+    quick, more = ["-m", "not more and not long", "--durations=10"], ["-m", "more and not long", "--durations=10"]
     package = ["-p", "ansible_collections.dgxspark.cluster.plugins.module_utils"]
     package += ["-p", "ansible_collections.dgxspark.cluster.plugins.plugin_utils"]
     lab = ["python", "tools/with_lab.py"]
@@ -118,45 +130,67 @@ def stages() -> list[Stage]:
                 ["antsibull-changelog", "lint"],
                 ["shellcheck", ".ci/run"],
             ],
+            LINTERS,
+            "test",
             light=True,
             seconds=250,
         ),
-        Stage("types", [["python", "tools/check_types.py", *package]], light=True),
+        Stage("types", [["python", "tools/check_types.py", *package]], LINTERS, "test", light=True),
+        Stage(
+            "unit",
+            [["pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS), *quick]],
+            target="test",
+            light=True,
+            seconds=300,
+            environment={EXAMPLES: "0.2"},
+        ),
+        # Each role's and each playbook's main path once.
+        Stage("plays", [["pytest", *PLAYS, "tests/api", *quick]], target="test", seconds=400),
+        Stage("docs", [["pytest", "tests/docs", *quick]], target="test", light=True, seconds=200),
+        Stage(f"package-{NEWEST}", [["pytest", "tests/package"]], target="test", light=True, seconds=30),
         # Full runs of roles and playbooks take long, so the older core runs only the marked ones, one or two per playbook. What
         # needs no Ansible is the same on both; that the older Python imports it is tested by test_imports.py.
         Stage(
             "unit-2.19",
             [
                 ["pytest", "tests/unit/playbooks", "-m", "older_core and not long", "--durations=10"],
-                ["pytest", "tests/unit/test_imports.py", *tests_by_core(), *unit],
+                ["pytest", "tests/unit/test_imports.py", *tests_by_core(), "-m", "not long", "--durations=10"],
             ],
             "2.19",
             light=True,
             seconds=300,
             environment={"ANSIBLE_PIPELINING": "0"},  # an owner's ansible.cfg need not have it
         ),
+        # The properties once more, with all their examples.
         Stage(
-            "unit-2.21",
-            [["pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS), *unit]],
+            "unit-more",
+            [
+                [
+                    *("pytest", "tests/unit", *(f"--ignore={path}" for path in PLAYS)),
+                    *("-m", "(more or hypothesis) and not long", "--durations=10"),
+                ]
+            ],
             light=True,
-            seconds=700,
+            seconds=300,
         ),
-        Stage("plays-2.21", [["python", "tools/with_prometheus.py", "pytest", *PLAYS, *unit]], seconds=900),
-        Stage("api-serve", [["pytest", *API_SERVE, *unit]], seconds=900),
-        Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *unit]], seconds=900),
-        Stage("docs", [["pytest", "tests/docs"]], light=True, seconds=200),
-        *(Stage(f"package-{core}", [["pytest", "tests/package"]], core, light=True, seconds=30) for core in CORES),
+        Stage("plays-more", [["python", "tools/with_prometheus.py", "pytest", *PLAYS, *more]], seconds=900),
+        Stage("api-serve", [["pytest", *API_SERVE, *more]], seconds=900),
+        Stage("api-other", [["pytest", "tests/api", *(f"--ignore={path}" for path in API_SERVE), *more]], seconds=900),
+        Stage("docs-site", [["pytest", "tests/docs", *more]], light=True, seconds=200),
+        Stage("package-2.19", [["pytest", "tests/package"]], "2.19", light=True, seconds=30),
         Stage("oracle", [["pytest", "tests/oracle", "-m", "not long"]], "2.19", light=True, seconds=500),
-        Stage("sanity-2.21", [[*sanity, str(ROOT / ".venv" / "2.21"), *ASKED_ELSEWHERE]], light=True, seconds=300),
+        Stage(
+            "sanity-2.21", [[*sanity, str(ROOT / ".venv" / "2.21"), *ASKED_ELSEWHERE]], "2.21", light=True, seconds=300
+        ),
         Stage(
             "sanity-2.19", [[*sanity, str(ROOT / ".venv" / "2.19"), *SANITY_BY_CORE]], "2.19", light=True, seconds=60
         ),
         # The lab's tests do on four nodes what Molecule's scenario does on two, and then run the scenario's own checks.
         Stage(
-            "molecule-syntax",
-            [["molecule", "syntax", "--all"]],
-            light=True,
-            seconds=40,
+            "molecule",
+            [["molecule", "syntax", "--all"], *(["molecule", "test", "-s", name] for name in ON_STAND_INS)],
+            LINTERS,
+            seconds=400,
         ),
         Stage(
             "lab-four-nodes",
@@ -166,18 +200,17 @@ def stages() -> list[Stage]:
             alone=True,
             seconds=500,
         ),
-        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], long=True, alone=True),
-        Stage("molecule", [["molecule", "test", "-s", name] for name in ON_STAND_INS], long=True),
-        Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], long=True),
+        Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], LINTERS, "long", alone=True),
+        Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], target="long"),
         *(
-            Stage(f"sanity-all-{core}", [[*sanity, "--all", str(ROOT / ".venv" / core)]], core, long=True)
+            Stage(f"sanity-all-{core}", [[*sanity, "--all", str(ROOT / ".venv" / core)]], core, "long")
             for core in CORES
         ),
-        Stage("unit-all-2.19", [["pytest", "tests/unit", *unit]], "2.19", long=True),
-        Stage("api-long", [["pytest", "tests/api", "-m", "long"]], long=True),
-        Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", long=True),
-        Stage("engine", [["pytest", "tests/engine", "-m", "long", "-s"]], "2.19", long=True),
-        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], long=True, alone=True),
+        Stage("unit-all-2.19", [["pytest", "tests/unit", "-m", "not long", "--durations=10"]], "2.19", "long"),
+        Stage("api-long", [["pytest", "tests/api", "-m", "long"]], target="long"),
+        Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", "long"),
+        Stage("engine", [["pytest", "tests/engine", "-m", "long", "-s"]], "2.19", "long"),
+        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], target="long", alone=True),
         Stage(
             "site",
             [
@@ -194,7 +227,7 @@ def stages() -> list[Stage]:
                     "-s",
                 ],
             ],
-            long=True,
+            target="long",
             alone=True,
             environment=guest,
         ),
@@ -202,7 +235,7 @@ def stages() -> list[Stage]:
         Stage(
             "releases",
             [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", "-m", "long", "-s"]],
-            long=True,
+            target="long",
             alone=True,
             environment={
                 "DGXSPARK_LAB_GUEST": str(ROOT / "tests" / "site" / "guest"),
@@ -211,18 +244,21 @@ def stages() -> list[Stage]:
                 "DGXSPARK_LAB_NAME": "releases",
             },
         ),
-        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], long=True, alone=True),
-        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", long=True, alone=True),
+        Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], target="long", alone=True),
+        Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", "long", alone=True),
     ]
 
 
-def ended(process: subprocess.Popen[bytes], until: float | None) -> tuple[int | None, float]:
+def ended(
+    process: subprocess.Popen[bytes], until: float | None, meanwhile: t.Callable[[], None] = lambda: None
+) -> tuple[int | None, float]:
     """Wait for a process, until a time of the monotonic clock if one is given.
 
     Return its exit status, or None if it still runs, and the CPU seconds that it and its children took.
     """
     while True:
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        meanwhile()
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
             return process.returncode, used.ru_utime + used.ru_stime
@@ -235,10 +271,19 @@ def run(stage: Stage) -> tuple[str, float, float]:
     """Run one stage; return `passed`, `failed` or `not run`, its wall seconds and its CPU seconds."""
     venv = ROOT / ".venv" / stage.core
     start, cpu = time.monotonic(), 0.0
-    log = LOGS / f"{stage.name}.log"
+    log, first = LOGS / f"{stage.name}.log", LOGS / f"{stage.name}.first"
+    first.unlink(missing_ok=True)
     if not venv.is_dir():
-        log.write_text(f"not run: no environment for ansible-core {stage.core} (no fitting Python on this machine)\n")
+        log.write_text(f"SKIPPED [1] {stage.name}: no environment for ansible-core {stage.core}: no Python here fits\n")
         return "not run", 0.0, 0.0
+    shown = False
+
+    def show_first() -> None:
+        nonlocal shown
+        if not shown and first.exists():
+            shown = True
+            print(f"{stage.name}: its first failure\n{first.read_text('utf-8', 'replace')}", flush=True)
+
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(venv / "bin"), os.environ["PATH"]]),
@@ -246,7 +291,7 @@ def run(stage: Stage) -> tuple[str, float, float]:
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_HOME": str(ROOT / ".cache" / "ansible-home"),
         "ANSIBLE_NOCOLOR": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "DGXSPARK_FIRST_FAILURE": str(first),
         **stage.environment,
     }
     with log.open("w", encoding="utf-8") as output:
@@ -261,7 +306,7 @@ def run(stage: Stage) -> tuple[str, float, float]:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-            code, used = ended(ran, None if stage.long else start + LIMIT_S)
+            code, used = ended(ran, None if stage.target == "long" else start + LIMIT_S, show_first)
             if code is None:
                 ran.send_signal(signal.SIGINT)  # lets pytest report where it was, and with_lab take its lab down
                 code, used = ended(ran, time.monotonic() + 120)
@@ -330,6 +375,20 @@ def culprits(results: Sequence[Result]) -> list[str]:
     return lines
 
 
+def reasons(results: Sequence[Result]) -> list[str]:
+    """List what was not run, by reason: whole stages, and how many tests of which stages."""
+    found: dict[str, dict[str, int]] = {}
+    for each in results:
+        log = (LOGS / f"{each.name}.log").read_text(encoding="utf-8", errors="replace")
+        for number, why in SKIPPED.findall(log):
+            by_stage = found.setdefault(why.strip()[:WIDTH], {})
+            by_stage[each.name] = by_stage.get(each.name, 0) + int(number)
+    return [
+        f"not run: {', '.join(f'{count} of {name}' for name, count in by_stage.items())}: {why}"
+        for why, by_stage in sorted(found.items())
+    ]
+
+
 def next_stage(waiting: Sequence[Stage], running: Sequence[Stage]) -> Stage | None:
     """Return a stage that may start beside the running ones, or None if all must wait.
 
@@ -373,11 +432,14 @@ def run_all(chosen: Sequence[Stage], lanes: int) -> list[Result]:
 
 def main(arguments: list[str]) -> int:
     """Run the chosen stages and print the table."""
-    if not arguments or arguments[0] not in ("test", "long"):
+    if not arguments or arguments[0] not in TARGETS:
         raise SystemExit(__doc__)
-    chosen = [
-        s for s in stages() if s.name in arguments[1:] or (not arguments[1:] and s.long <= (arguments[0] == "long"))
-    ]
+    listed = stages()
+    if unknown := set(arguments[1:]) - {stage.name for stage in listed}:
+        raise SystemExit(f"no stage {', '.join(sorted(unknown))}: choose from {', '.join(s.name for s in listed)}")
+    # `long` is everything.
+    targets = TARGETS if arguments[0] == "long" else arguments[:1]
+    chosen = [s for s in listed if s.name in arguments[1:] or (not arguments[1:] and s.target in targets)]
     LOGS.mkdir(parents=True, exist_ok=True)
     # A background job ignores SIGINT, and its stages would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -390,7 +452,7 @@ def main(arguments: list[str]) -> int:
     total = sum(each.cpu for each in results)
     print(f"{'total':{width}}  {'':7}  {time.monotonic() - start:7.0f}  {total:7.0f}")
     counts = {status: sum(1 for each in results if each.status == status) for status in ("passed", "failed", "not run")}
-    print("".join(f"\n{line}" for line in culprits(results)))
+    print("".join(f"\n{line}" for line in [*reasons(results), *culprits(results)]))
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['not run']} skipped")
     return 0 if counts["passed"] and not counts["failed"] else 1
 

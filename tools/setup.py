@@ -1,8 +1,8 @@
-"""Make the environments for tests, lint and the demo: `.venv/<core>` and `.cache/collections/<core>`.
+"""Make the environments for tests, lint, the guides and the demo: `.venv/<name>` and `.cache/collections/<name>`.
 
-Usage: setup.py CORE … with CORE `2.19` (Python >= 3.11), `2.21` (Python >= 3.12; lint too) or `newest` (what this
-machine's Python allows). Idempotent: an environment is rebuilt only if its requirements change. Prints the path of each;
-exit status 3 if this machine has no Python for one of them.
+Usage: setup.py NAME … with NAME `2.19` or `2.21` (that ansible-core; Python >= 3.11 or 3.12; lint in the latter), `newest` (what this
+machine's Python allows) or `docs` (what builds the documentation). Idempotent: an environment is rebuilt only if its requirements
+change. Prints the path of each; exit status 3 if this machine has no Python for one of them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The lab's nodes have it too.
-QUICK_PYTHON = sorted((ROOT / "lab/guest/files/usr/lib/python3/dist-packages").glob("dgxspark_quick_python.*"))
-# core -> lowest Python, matching release of the package `ansible`, requirements beside the core's own
-CORES = {
-    "2.19": ((3, 11), "12.3.0", ("test.txt",)),
-    "2.21": ((3, 12), "14.5.0", ("test.txt", "lint.txt")),
+LOCK = ROOT / "requirements" / "constraints.txt"
+# name -> lowest Python, release of the package `ansible` with the collections for it (if tests need them), requirements
+ENVIRONMENTS: dict[str, tuple[tuple[int, int], str, tuple[str, ...]]] = {
+    "2.19": ((3, 11), "12.3.0", ("core-2.19.txt", "test.txt")),
+    "2.21": ((3, 12), "14.5.0", ("core-2.21.txt", "test.txt", "lint.txt")),
+    "docs": ((3, 12), "", ("core-2.21.txt", "docs.txt")),
 }
 
 
@@ -42,35 +42,31 @@ def pythons() -> dict[tuple[int, int], str]:
     return found
 
 
-def make(core: str) -> pathlib.Path | None:
-    """Make or reuse the environment of one core; None if no Python here is new enough."""
-    lowest, package, extra = CORES[core]
+def make(name: str) -> pathlib.Path | None:
+    """Make or reuse an environment; None if no Python here is new enough."""
+    lowest, package, wanted = ENVIRONMENTS[name]
     fit = {version: path for version, path in pythons().items() if version >= lowest}
     if not fit:
         return None
     version = min(fit)  # each core is tested with the oldest Python that fits
-    lock = ROOT / "requirements" / "constraints.txt"
-    files = [ROOT / "requirements" / name for name in (f"core-{core}.txt", "plugins.txt", *extra)] + [lock]
-    made_of = b"".join(path.read_bytes() for path in [*files, *QUICK_PYTHON])
-    digest = hashlib.sha256(made_of + repr((version, package)).encode())
-    venv = ROOT / ".venv" / core
+    requirements = [ROOT / "requirements" / file for file in wanted]
+    made_of = [*requirements, ROOT / "requirements" / "plugins.txt", LOCK]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in made_of) + repr((version, package)).encode())
+    venv = ROOT / ".venv" / name
     stamp = venv / ".made-of"
     if not stamp.is_file() or stamp.read_text() != digest.hexdigest():
         print(f"setup: making {venv} with Python {version[0]}.{version[1]}", file=sys.stderr)
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([fit[version], "-m", "venv", venv], check=True)
-        requirements = [
-            arg for path in files if path.name not in ("plugins.txt", lock.name) for arg in ("-r", str(path))
-        ]
-        install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-c", lock, *requirements]
-        subprocess.run(install, check=True, stdout=sys.stderr)
-        packages = venv / "lib" / f"python{version[0]}.{version[1]}" / "site-packages"
-        for path in QUICK_PYTHON:
-            shutil.copy(path, packages)
+        install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-c", LOCK]
+        subprocess.run(
+            [*install, *(arg for path in requirements for arg in ("-r", path))], check=True, stdout=sys.stderr
+        )
         stamp.write_text(digest.hexdigest())
-    collections = ROOT / ".cache" / "collections" / core
-    fetch = [venv / "bin" / "python", ROOT / "tools" / "fetch_collections.py", package, collections]
-    subprocess.run(fetch, check=True, stdout=sys.stderr)
+    collections = ROOT / ".cache" / "collections" / name
+    if package:
+        fetch = [venv / "bin" / "python", ROOT / "tools" / "fetch_collections.py", package, collections]
+        subprocess.run(fetch, check=True, stdout=sys.stderr)
     link(collections)
     return venv
 
@@ -94,10 +90,10 @@ def main(wanted: list[str]) -> int:
     missing = 0
     with ThreadPoolExecutor() as pool:  # each mostly waits for a program that uses one core
         made = dict(zip(wanted, pool.map(make, wanted), strict=True))
-    for core, venv in made.items():
+    for name, venv in made.items():
         if venv is None:
-            lowest = ".".join(map(str, CORES[core][0]))
-            print(f"setup: ansible-core {core} needs Python {lowest} with venv, not found here.", file=sys.stderr)
+            lowest = ".".join(map(str, ENVIRONMENTS[name][0]))
+            print(f"setup: environment {name} needs Python {lowest} with venv, not found here.", file=sys.stderr)
             print("setup: on Debian and Ubuntu: apt-get install python3-venv; or pyenv install 3.12", file=sys.stderr)
             missing = 3
         else:
@@ -106,6 +102,6 @@ def main(wanted: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or not set(sys.argv[1:]) <= {*CORES, "newest", "link"}:
+    if len(sys.argv) < 2 or not set(sys.argv[1:]) <= {*ENVIRONMENTS, "newest", "link"}:
         raise SystemExit(__doc__)
     raise SystemExit(main(sys.argv[1:]))

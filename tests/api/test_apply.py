@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 KEY = ("v1", "configmaps", "kube-system", "settings")
 
 
+@pytest.mark.more
 def test_what_is_being_deleted_is_waited_for_and_made_again_and_a_module_says_the_same(tmp_path: pathlib.Path) -> None:
     cluster = kube_api.Cluster([])
     server = kube_api.serve(cluster, tmp_path / "kubeconfig")

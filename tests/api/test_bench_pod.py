@@ -177,6 +177,7 @@ def test_a_model_is_measured_from_beside_its_head_and_nothing_is_left(owner: Own
     assert list((owner.folder / "tmp").glob("k8srcp-*.json")), "what the Kubernetes client has discovered"
 
 
+@pytest.mark.more
 def test_garbage_ends_with_another_status_and_the_report_is_there(owner: Owner, server: ManyServer) -> None:
     server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)
     said = owner.says(**SHORT | {"dgxspark_bench_node": "spark3"})
@@ -186,6 +187,7 @@ def test_garbage_ends_with_another_status_and_the_report_is_there(owner: Owner, 
     assert owner.left() == []
 
 
+@pytest.mark.more
 def test_what_cannot_be_measured_is_one_sentence_and_leaves_nothing(owner: Owner, server: ManyServer) -> None:
     (owner.folder / "out/b.json").unlink(missing_ok=True)
     assert "There is no workload 'nothing'" in owner.says(**POD, dgxspark_bench_workloads=["nothing"])
@@ -199,6 +201,7 @@ def test_what_cannot_be_measured_is_one_sentence_and_leaves_nothing(owner: Owner
     assert not any(request.body for request in server.requests)
 
 
+@pytest.mark.more
 def test_two_runs_do_not_measure_each_other(owner: Owner, server: ManyServer) -> None:
     name = owner.another("Running")
     try:
@@ -211,6 +214,7 @@ def test_two_runs_do_not_measure_each_other(owner: Owner, server: ManyServer) ->
             owner.cluster.delete(("v1", plural, SPACE, name))
 
 
+@pytest.mark.more
 def test_a_run_that_is_interrupted_takes_its_pod_away(owner: Owner) -> None:
     owner.cluster.slow = 600.0
     seen: list[list[str]] = []
@@ -241,6 +245,7 @@ def test_a_run_that_is_interrupted_takes_its_pod_away(owner: Owner) -> None:
     assert owner.left() == []
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -257,6 +262,7 @@ def test_what_a_pod_cannot_do_is_refused(tmp_path: pathlib.Path, more: Plain, wo
     assert code != 0 and words in " ".join(said.split()), said
 
 
+@pytest.mark.more
 def test_where_nothing_is_served_there_is_nothing_to_measure(tmp_path: pathlib.Path) -> None:
     cluster = kube_api.Cluster(["spark1"])
     api = kube_api.serve(cluster, tmp_path / "kubeconfig")

@@ -104,6 +104,7 @@ def walled(tmp_path: pathlib.Path) -> t.Iterator[Walled]:
     site.server.shutdown()
 
 
+@pytest.mark.more
 def test_the_platform_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) -> None:
     walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     code, said, changed = walled.run()
@@ -113,6 +114,7 @@ def test_the_platform_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) 
     assert walled.wall.asked == []
 
 
+@pytest.mark.more
 def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled: Walled) -> None:
     walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="parts.yml")
     walled.files["multus"].unlink()
@@ -125,6 +127,7 @@ def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled
     assert not (walled.site.folder / "bin").exists()
 
 
+@pytest.mark.more
 def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) -> None:
     walled.site.play(name="dgxspark.cluster.model_weights", tasks_from="hub_python.yml")
     code, said, changed = walled.run()
@@ -134,6 +137,7 @@ def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Wal
     assert walled.wall.asked == []
 
 
+@pytest.mark.more
 def test_without_a_bundle_the_wall_is_asked(walled: Walled) -> None:
     """A control for the tests above: a request does reach the wall."""
     walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="cni_plugins.yml")

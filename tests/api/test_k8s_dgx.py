@@ -138,6 +138,7 @@ def waiting(reason: str, message: str) -> Plain:
     return {"phase": "Pending", "containerStatuses": [state], "conditions": [{"type": "Ready", "status": "False"}]}
 
 
+@pytest.mark.more
 def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_gives_way_to_the_old_one(
     site: StandIn,
 ) -> None:
@@ -187,6 +188,7 @@ def test_vfs_that_never_come_are_named_and_a_new_model_that_does_not_come_up_giv
     assert not [name for name in site.cluster.writes if "StatefulSet" in name]
 
 
+@pytest.mark.more
 def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn) -> None:
     code, said, _changed = site.run(k8s_dgx_memory_check=True, k8s_dgx_memory_timeout=5)
     assert code != 0
@@ -195,6 +197,7 @@ def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn)
     assert not site.cluster.pods()
 
 
+@pytest.mark.more
 def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> None:
     creating = waiting("ContainerCreating", "")
     site.say({"dgxspark-multus-spark3": creating})
@@ -272,6 +275,7 @@ def archive(tmp_path: pathlib.Path) -> pathlib.Path:
     return place
 
 
+@pytest.mark.more
 def test_the_cni_plugins_come_by_checksum_and_go_again(site: StandIn, archive: pathlib.Path) -> None:
     knowledge = site.folder / "own" / "platform"
     knowledge.mkdir(parents=True)

@@ -99,6 +99,7 @@ def drained(filled: Filled, folder: pathlib.Path, **variables: t.Any) -> tuple[i
     return code, " ".join(said.split())
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 def test_a_node_under_a_platform_is_drained_of_ranks_and_benchmarks_alone(
     filled: Filled, tmp_path: pathlib.Path
@@ -124,6 +125,7 @@ def test_a_node_under_a_platform_is_drained_of_ranks_and_benchmarks_alone(
     assert not [name for name in filled.cluster.writes if name.startswith("Node/")]
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 def test_a_rank_that_its_budget_holds_is_named(filled: Filled, tmp_path: pathlib.Path) -> None:
     budget = filled.cluster.objects["policy/v1", "poddisruptionbudgets", "dgx-serving", "serve-default"]
@@ -219,6 +221,7 @@ CALLS: list[tuple[list[str], int, str]] = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("words", "code", "said"), CALLS)
 def test_kubectl_and_the_stand_in_for_it_agree(
     filled: Filled, tmp_path: pathlib.Path, words: list[str], code: int, said: str
@@ -231,6 +234,7 @@ def test_kubectl_and_the_stand_in_for_it_agree(
         assert rest == left
 
 
+@pytest.mark.more
 def test_all_that_roles_ask_of_kubectl_is_asked_here() -> None:
     asked = set()
     for place in sorted(harness.ROOT.glob("roles/*/tasks/*.yml")):
@@ -242,6 +246,7 @@ def test_all_that_roles_ask_of_kubectl_is_asked_here() -> None:
         assert any({verb} == own and set(flags) <= given for own, given in here), (verb, flags)
 
 
+@pytest.mark.more
 def test_nodes_are_read_alike_of_kubectl_and_of_the_stand_in(filled: Filled, tmp_path: pathlib.Path) -> None:
     words = ["get", "nodes", "--output=json"]
     real, mimicked = json.loads(filled.kubectl(*words).stdout), json.loads(stand_in(filled, tmp_path, words)[1])

@@ -53,6 +53,7 @@ def site(tmp_path: pathlib.Path) -> t.Iterator[Bench]:
     made.server.shutdown()
 
 
+@pytest.mark.more
 def test_a_pod_on_each_spark_measures_and_none_is_left(site: Bench) -> None:
     site.log(nccl_logs.build(nccl_logs.Job(nodes=4)))
     code, said, _changed = site.run()
@@ -65,6 +66,7 @@ def test_a_pod_on_each_spark_measures_and_none_is_left(site: Bench) -> None:
     assert left <= {"Node", "Namespace"}, left
 
 
+@pytest.mark.more
 def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench) -> None:
     text = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
     pending = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": text}]}
@@ -77,6 +79,7 @@ def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench
     assert not site.cluster.pods()
 
 
+@pytest.mark.more
 def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
     code, said, _changed = site.run(k8s_dgx_image="")
     assert code != 0
@@ -88,6 +91,7 @@ def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
     assert site.cluster.writes == []
 
 
+@pytest.mark.more
 def test_a_variable_that_cannot_be_evaluated_is_the_reason(site: Bench) -> None:
     code, said, _changed = site.run(k8s_dgx_serving="{{ nowhere_set }}")
     said = " ".join(said.split())
@@ -97,6 +101,7 @@ def test_a_variable_that_cannot_be_evaluated_is_the_reason(site: Bench) -> None:
     assert site.cluster.writes == []
 
 
+@pytest.mark.more
 def test_a_bundle_without_the_benchmark_s_image_is_refused_before_anything_is_done(
     site: Bench, tmp_path: pathlib.Path
 ) -> None:
@@ -116,6 +121,7 @@ def test_a_bundle_without_the_benchmark_s_image_is_refused_before_anything_is_do
     assert code == 0, said
 
 
+@pytest.mark.more
 def test_in_check_mode_no_pod_is_made(site: Bench) -> None:
     code, said, _changed = site.run("--check")
     assert code == 0, said

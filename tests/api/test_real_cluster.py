@@ -51,6 +51,7 @@ def site(tmp_path: pathlib.Path) -> Real:
     return Real(tmp_path)
 
 
+@pytest.mark.more
 def test_one_way_through(site: Real) -> None:
     site.good("--check", "--diff")
     assert not site.pods()

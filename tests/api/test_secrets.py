@@ -101,6 +101,7 @@ def keys(owner: Owner) -> list[str]:
     return [base64.b64decode(made["data"]["key"]).decode() for made in found]
 
 
+@pytest.mark.more
 def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobody_else(owner: Owner) -> None:
     both = {"k8s_dgx_model_profile": PROFILE, "k8s_dgx_hf_token": TOKEN, "k8s_dgx_api_key": KEY}
     with leaks.Watch() as watch:

@@ -202,6 +202,7 @@ def test_tags_choose_a_part(owner: Owner) -> None:
     assert not [name for name in owner.cluster.writes if "DaemonSet" in name]
 
 
+@pytest.mark.more
 def test_without_a_model_site_leaves_the_cluster_alone(owner: Owner) -> None:
     owner.choose("site.yml")
     code, said, changed = owner.run("--skip-tags", "fabric,nccl,k3s,memory_guard,verify", k8s_dgx_model_profile="")
@@ -222,6 +223,7 @@ def test_a_limit_that_leaves_sparks_out_takes_nothing_out_of_their_cluster(owner
     assert owner.cluster.writes == []
 
 
+@pytest.mark.more
 def test_a_kubeconfig_that_is_not_there_is_named_and_in_check_mode_is_to_come(owner: Owner) -> None:
     owner.choose("site.yml")
     owner.kubeconfig.unlink()
@@ -233,6 +235,7 @@ def test_a_kubeconfig_that_is_not_there_is_named_and_in_check_mode_is_to_come(ow
     assert "There is no kubeconfig ~/.kube/dgxspark.yml on the controller." in said
 
 
+@pytest.mark.more
 def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) -> None:
     owner.server.shutdown()
     owner.server.server_close()
@@ -256,6 +259,7 @@ def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) 
     assert (code, changed) == (0, 0), said
 
 
+@pytest.mark.more
 def test_teardown_stops_where_an_owner_s_cluster_does_not_answer(tmp_path: pathlib.Path) -> None:
     owner = Owner(tmp_path, groups=False)
     owner.server.shutdown()

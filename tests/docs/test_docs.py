@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 import yaml
+
+from ansible_collections.dgxspark.cluster.tools import docs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
@@ -55,10 +58,18 @@ def test_the_action_group_is_the_modules() -> None:
     assert reach and sorted(runtime["action_groups"]["kube"]) == reach
 
 
+@pytest.mark.more
 def test_collection_docs_lint() -> None:
     done = subprocess.run(
-        [BIN / "antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=self", "."],
+        [
+            docs.PROGRAMS / "antsibull-docs",
+            "lint-collection-docs",
+            "--plugin-docs",
+            "--validate-collection-refs=self",
+            ".",
+        ],
         cwd=ROOT,
+        env={**os.environ, "PATH": f"{docs.PROGRAMS}{os.pathsep}{os.environ['PATH']}"},
         check=False,
         capture_output=True,
         text=True,

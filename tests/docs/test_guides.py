@@ -165,6 +165,7 @@ def test_the_guide_of_lines_is_what_the_signatures_say() -> None:
     )
 
 
+@pytest.mark.more
 def test_the_site_is_built_without_a_warning(tmp_path: pathlib.Path) -> None:
     index = docs.build(tmp_path)
     listed = yaml.safe_load((ROOT / "docs" / "docsite" / "extra-docs.yml").read_text(encoding="utf-8"))

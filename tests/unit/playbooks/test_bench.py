@@ -96,6 +96,7 @@ def test_garbage_ends_with_another_status_and_the_report_is_there(
     assert "<h1>Garbage</h1>" in (tmp_path / "b.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.more
 def test_check_mode_asks_nothing_and_an_absent_tool_is_one_sentence(
     server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_check_mode_asks_nothing_and_an_absent_tool_is_one_sentence(
     assert not any(request.body for request in server.requests)
 
 
+@pytest.mark.more
 def test_a_crosscheck_that_fails_costs_none_of_what_was_measured(
     server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
 ) -> None:
@@ -145,6 +147,7 @@ class SafeServer(ManyServer):
             super()._one(safe)
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
 def test_a_server_with_tls_is_trusted_by_its_authority_s_file_or_unchecked(
     bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
@@ -169,6 +172,7 @@ def test_a_server_with_tls_is_trusted_by_its_authority_s_file_or_unchecked(
             assert code == 0, output
 
 
+@pytest.mark.more
 def test_without_a_url_an_inventory_is_needed(bench: t.Callable[..., tuple[int, str]]) -> None:
     code, output = bench({})
     assert code != 0

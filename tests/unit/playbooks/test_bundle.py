@@ -144,6 +144,7 @@ def test_a_bundle_is_filled_once_and_no_node_is_asked(site: Site) -> None:
     assert site.outside.requests == []
 
 
+@pytest.mark.more
 def test_what_cannot_be_had_is_named_and_the_rest_is_there_for_the_next_run(site: Site) -> None:
     path = f"/k3s-io/k3s/releases/download/{K3S.replace('+', '%2B')}/k3s-arm64"
     kept = site.outside.files.pop(path)
@@ -158,6 +159,7 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_there_for_the_next_run(site
     assert {asked.rpartition("/")[2] for asked in site.outside.asked()} == {"k3s-arm64"}
 
 
+@pytest.mark.more
 def test_a_run_without_a_folder_is_refused(site: Site) -> None:
     code, said, _changed = site.run("-e", "dgxspark_bundle=")
     assert code != 0

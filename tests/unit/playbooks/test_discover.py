@@ -116,6 +116,7 @@ def test_the_guide_s_commands_make_a_folder_that_plan_takes(site: Site) -> None:
     assert "10.101.0.1" in planned.stdout and "enP2p1s0f0np0" in planned.stdout
 
 
+@pytest.mark.more
 def test_a_folder_with_other_content_is_left_as_it_is_unless_told(site: Site) -> None:
     if not site.folder.exists():
         site.type(DISCOVER)
@@ -131,6 +132,7 @@ def test_a_folder_with_other_content_is_left_as_it_is_unless_told(site: Site) ->
     assert (told.returncode, changed(told), group.read_text()) == (0, 1, ours), told.stdout
 
 
+@pytest.mark.more
 def test_a_host_that_is_down_is_named_and_the_others_are_described(site: Site) -> None:
     there = {"ansible_connection": "local", "ansible_become": False}
     hosts: dict[str, t.Any] = {
@@ -146,6 +148,7 @@ def test_a_host_that_is_down_is_named_and_the_others_are_described(site: Site) -
     assert [p.name for p in (site.owner.folder / "three").iterdir()] == ["discovered.html"]
 
 
+@pytest.mark.more
 def test_too_few_forks_and_no_folder_are_refused_before_anything_is_read(site: Site) -> None:
     few = site.type(DISCOVER, "--forks", "1")
     assert few.returncode != 0 and "--forks 2" in few.stdout

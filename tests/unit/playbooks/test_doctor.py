@@ -20,6 +20,7 @@ def owner(tmp_path: pathlib.Path) -> Owner:
     return made
 
 
+@pytest.mark.more
 def test_a_single_node_that_is_well_ends_with_exit_status_0_in_check_mode_too(owner: Owner) -> None:
     for mode in ((), ("--check",)):
         code, output, report = owner.doctor({"spark1": HERE}, *mode, topology="single")
@@ -31,6 +32,7 @@ def test_a_single_node_that_is_well_ends_with_exit_status_0_in_check_mode_too(ow
         assert "changed=0" in output
 
 
+@pytest.mark.more
 def test_what_the_journal_says_is_explained_and_an_error_ends_otherwise(owner: Owner) -> None:
     owner.tool(
         "journalctl", "x kernel: Out of memory: Killed process 4242 (python3) hf_0123456789abcdefgh total-vm:1kB\n"
@@ -43,6 +45,7 @@ def test_what_the_journal_says_is_explained_and_an_error_ends_otherwise(owner: O
     assert "hf_0123" not in output + json.dumps(report)
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owner) -> None:
     """This machine has no fabric: the plan refuses its facts, and the doctor goes on to report that."""
@@ -58,6 +61,7 @@ def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owne
     assert "UNREACHABLE" in output
 
 
+@pytest.mark.more
 def test_a_node_that_answers_and_cannot_be_read_is_not_down(owner: Owner) -> None:
     owner.tool("ip", "no JSON\n")
     code, output, report = owner.doctor({"spark1": HERE}, topology="single")
@@ -82,6 +86,7 @@ def test_a_fabric_that_drifted_on_one_of_two_nodes(owner: Owner) -> None:
     assert "force-deleted" in stranded["cause"]
 
 
+@pytest.mark.more
 def test_the_limit_guard_holds_here_too(owner: Owner) -> None:
     code, output, report = owner.doctor({"spark1": HERE}, "-l", "localhost", topology="single")
     assert code != 0

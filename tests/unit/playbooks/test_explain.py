@@ -77,6 +77,7 @@ def test_logs_are_explained_without_an_inventory_and_written_as_json(
     assert written.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.more
 def test_pasted_lines_and_a_limit_and_check_mode(tmp_path: pathlib.Path, run: t.Callable[..., tuple[int, str]]) -> None:
     (tmp_path / "pasted.yml").write_text(f"log_text: |\n  {TIMEOUT}\n  nothing\n", encoding="utf-8")
     (tmp_path / "hosts.yml").write_text(
@@ -87,6 +88,7 @@ def test_pasted_lines_and_a_limit_and_check_mode(tmp_path: pathlib.Path, run: t.
     assert "A collective hung" in output and "pasted text:1" in output
 
 
+@pytest.mark.more
 def test_an_unknown_log_is_no_failure_and_says_so(
     tmp_path: pathlib.Path, run: t.Callable[..., tuple[int, str]]
 ) -> None:
@@ -96,6 +98,7 @@ def test_an_unknown_log_is_no_failure_and_says_so(
     assert "NOTHING KNOWN FOUND in 1 line of 1 log" in output
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("arguments", "needle"),
     [

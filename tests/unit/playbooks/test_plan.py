@@ -80,6 +80,7 @@ def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathl
     assert "\\n" not in output
 
 
+@pytest.mark.more
 def test_a_relative_path_begins_where_the_owner_is_and_a_program_can_read_the_result(example: pathlib.Path) -> None:
     """Whatever PWD says: a script that starts the playbook in another directory passes on its shell's PWD."""
     done = started(
@@ -98,6 +99,7 @@ def test_a_relative_path_begins_where_the_owner_is_and_a_program_can_read_the_re
     assert not (ROOT / "playbooks/plan.json").exists()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("playbook", "limit"),
     [("plan.yml", ()), ("site.yml", ("-l", "spark[1:4]")), ("verify.yml", ()), ("teardown.yml", ())],
@@ -110,6 +112,7 @@ def test_an_inventory_without_hosts_is_refused(tmp_path: pathlib.Path, playbook:
     assert "The inventory has no hosts, so there is nothing to work on. Give one with -i" in " ".join(output.split())
 
 
+@pytest.mark.more
 def test_the_syntax_can_be_checked_without_an_inventory(tmp_path: pathlib.Path) -> None:
     (tmp_path / "empty.yml").write_text("all:\n", encoding="utf-8")
     code, output = play(tmp_path, "site.yml", "-i", "empty.yml", "--syntax-check")

@@ -76,6 +76,7 @@ def test_the_poorest_of_the_nodes_that_answered_counts(tmp_path: pathlib.Path) -
     assert "verdict PROVEN" in output
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: pathlib.Path) -> None:
     code, output = plan(tmp_path, {"spark1": shown(110)})
@@ -84,6 +85,7 @@ def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: path
     assert "spark2, spark3, spark4 did not answer: the default for an unmeasured Spark is used there" in output
 
 
+@pytest.mark.more
 def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> None:
     nodes = {f"spark{number}": shown(9.0, "7.0.0-1019-nvidia", POD) for number in (1, 2, 3, 4)}
     code, output = plan(tmp_path, nodes)
@@ -93,6 +95,7 @@ def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> 
     assert "spark1, spark2, spark3, spark4: Kernel 7.0.0-1019" in output
 
 
+@pytest.mark.more
 def test_a_full_node_ends_the_run(tmp_path: pathlib.Path) -> None:
     nodes = {f"spark{number}": shown(110) for number in (1, 2, 3)} | {"spark4": shown(52)}
     code, output = plan(tmp_path, nodes)
@@ -120,6 +123,7 @@ def model_files() -> dict[str, bytes]:
     return {name: json.dumps(content).encode() for name, content in files.items()}
 
 
+@pytest.mark.more
 def test_facts_of_the_model_s_own_config_named_where_the_playbook_is_called(tmp_path: pathlib.Path) -> None:
     (tmp_path / "model").mkdir()
     for name, content in model_files().items():
@@ -134,6 +138,7 @@ def test_facts_of_the_model_s_own_config_named_where_the_playbook_is_called(tmp_
     assert "of 110 GiB free per node" in output
 
 
+@pytest.mark.more
 def test_facts_of_the_weights_that_a_spark_has(tmp_path: pathlib.Path) -> None:
     root, repo = tmp_path / "cache", bare_profile()["model"]
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in model_files().items()}
@@ -203,6 +208,7 @@ def test_a_recipe_of_another_tool_is_planned_like_a_profile(tmp_path: pathlib.Pa
         assert text in output, output
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
@@ -220,6 +226,7 @@ def test_a_recipe_that_cannot_be_planned_is_one_error(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.more
 def test_what_a_recipe_leaves_open_is_said_beside_it(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.sh").write_text("docker run $IMG vllm serve /m --port $PORT\n", encoding="utf-8")
     values = {"IMG": "vllm/vllm-openai:v0.17.1", "PORT": 8100, "/m": "acme/Model-8B"}

@@ -82,6 +82,7 @@ def test_a_folder_s_profile_is_shown_written_once_and_kept(owner: pathlib.Path) 
     assert written.read_text(encoding="utf-8") == edited
 
 
+@pytest.mark.more
 def test_a_node_s_cached_model_is_read_there(owner: pathlib.Path) -> None:
     code, output = run(
         owner,
@@ -96,6 +97,7 @@ def test_a_node_s_cached_model_is_read_there(owner: pathlib.Path) -> None:
     assert (made["model"], made["revision"]) == (MODEL, COMMIT)
 
 
+@pytest.mark.more
 def test_no_model_is_one_sentence(owner: pathlib.Path) -> None:
     code, output = run(owner)
     assert code == 2

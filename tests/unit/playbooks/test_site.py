@@ -59,6 +59,7 @@ def run(
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("playbook", "tags", "said"),
     [("site.yml", "k3s,memory_guard", "K3s and memory guard: skipped."), ("teardown.yml", "k3s,memory_guard", "")],
@@ -87,6 +88,7 @@ def test_a_node_that_this_run_has_lost_is_named_before_the_cluster_is_touched(
     assert "/nonexistent" not in said
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("playbook", ["site.yml", "teardown.yml"])
 def test_a_server_that_is_no_spark_can_be_reached_alone(tmp_path: pathlib.Path, playbook: str) -> None:
     more = {"k3s_server": {"hosts": {"server": DOWN}}, "k3s_agent": {"children": {"dgx": {}}}}
@@ -95,6 +97,7 @@ def test_a_server_that_is_no_spark_can_be_reached_alone(tmp_path: pathlib.Path, 
     assert code != 0 and re.search(r"server +: ok=\d+ +changed=0 +unreachable=1", output), output
 
 
+@pytest.mark.more
 def test_the_parts_that_are_for_sparks_are_left_out_where_only_the_server_is_reached(tmp_path: pathlib.Path) -> None:
     more = {"k3s_server": {"hosts": {"server": DOWN}}, "k3s_agent": {"children": {"dgx": {}}}}
     chosen = ("-e", "k8s_dgx_model_profile=glm-4.7-nvfp4")

@@ -195,6 +195,7 @@ def test_what_was_replaced_and_who_did_not_answer_is_said(archive: Archive) -> N
     assert sorted(archive.texts) == list(archive.texts)
 
 
+@pytest.mark.more
 def test_check_mode_says_what_would_be_read_and_reads_nothing(tmp_path: pathlib.Path) -> None:
     owner = Owner(tmp_path)
     done = run(owner, planted(owner), SHOW, "-l", "kitchen-spark")
@@ -204,6 +205,7 @@ def test_check_mode_says_what_would_be_read_and_reads_nothing(tmp_path: pathlib.
     assert not list(tmp_path.rglob("*.tar.gz"))
 
 
+@pytest.mark.more
 def test_one_spark_by_its_limit_with_a_fabric_that_is_refused(tmp_path: pathlib.Path) -> None:
     owner = Owner(tmp_path)
     inventory = planted(owner)

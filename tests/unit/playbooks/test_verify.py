@@ -39,6 +39,7 @@ def test_a_single_spark_passes_and_says_that_nothing_was_tested(owner: Owner) ->
     assert written[0].read_text(encoding="utf-8") == page(report)
 
 
+@pytest.mark.more
 def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: Owner) -> None:
     """This machine has none: the plan refuses its facts, and verify goes on to report that."""
     code, output, report = owner.verify({"spark1": HERE, "spark2": HERE}, topology="switch")
@@ -55,6 +56,7 @@ def test_a_node_without_its_functions_fails_with_the_cause_and_a_report(owner: O
     assert "Start a rank" not in output and "Query the cluster" not in output
 
 
+@pytest.mark.more
 def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: Owner) -> None:
     file = owner.folder / "reports" / "fabric-here.json"
     code, output, report = owner.verify(
@@ -67,6 +69,7 @@ def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: O
     assert "127.0.0.1" in report["hosts"][0]["reason"]
 
 
+@pytest.mark.more
 def test_a_hardware_class_of_the_owner_s_is_known_here_too(owner: Owner) -> None:
     """As in plan.yml and site.yml: the folder beside the inventory, and the one named by a variable."""
     entry = {key: value for key, value in knowledge.get("hardware", "lab").items() if key != "origin"}
@@ -122,6 +125,7 @@ def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
     assert not [path for path in (owner.folder / "reports").iterdir() if KEY in path.read_text(encoding="utf-8")]
 
 
+@pytest.mark.more
 def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
     """Over TLS here, with a certificate signed only by the authority that the owner names."""
     (owner.folder / "key").write_text(f"{KEY}\n", encoding="utf-8")
@@ -140,6 +144,7 @@ def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
     assert KEY not in output
 
 
+@pytest.mark.more
 def test_a_model_that_collapses_fails_the_proof_with_its_cause(owner: Owner) -> None:
     with ChatServer() as server:
         server.answer(sse(*["! "] * 60, reason="length"))
@@ -149,6 +154,7 @@ def test_a_model_that_collapses_fails_the_proof_with_its_cause(owner: Owner) -> 
     assert "tokens.garbage" in output
 
 
+@pytest.mark.more
 def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owner: Owner) -> None:
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=strict", topology="single")
     assert code != 0
@@ -161,6 +167,7 @@ def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owne
     assert "There is no modes entry 'quik'. Known: full, quick, strict." in " ".join(output.split())
 
 
+@pytest.mark.more
 def test_what_was_measured_elsewhere_is_judged(owner: Owner) -> None:
     results = {"nccl": {"reason": "no GPU here"}, "pod": {"reason": "no pod here"}}
     extra = {"dgxspark_verify_mode": "strict", "dgxspark_verify_results": results}
@@ -174,6 +181,7 @@ def first_messages(report: Any) -> dict[str, str]:
     return {step["id"]: step["results"][0]["message"] for step in report["steps"] if step["results"]}
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) -> None:
     """This machine has no fabric, no cluster and no model: none of that ends the run."""
@@ -189,6 +197,7 @@ def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) 
     assert {step["status"] for step in report["steps"] if step["id"] in ("nccl", "pod", "tokens")} == {"not run"}
 
 
+@pytest.mark.more
 def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner: Owner) -> None:
     two = {"spark1": HERE, "spark2": HERE}
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
@@ -201,6 +210,7 @@ def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner:
     assert "Start a rank" not in output
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("asked", [["ncll"], "nccl", {"nccl": True}, ["wire"]])
 def test_a_step_that_there_is_not_is_refused_before_anything_is_read(owner: Owner, asked: Any) -> None:
     code, output, report = owner.verify(
@@ -211,6 +221,7 @@ def test_a_step_that_there_is_not_is_refused_before_anything_is_read(owner: Owne
     assert "dgxspark_verify_run: set a list of steps from rdma, nccl, pod, tokens" in " ".join(output.split())
 
 
+@pytest.mark.more
 def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner) -> None:
     code, output, report = owner.verify({"spark1": HERE, "spark2": HERE}, "--forks", "1", topology="switch")
     assert code != 0
@@ -219,6 +230,7 @@ def test_fewer_forks_than_hosts_are_refused_before_anything_is_sent(owner: Owner
     assert "Read the nodes" not in output
 
 
+@pytest.mark.more
 def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

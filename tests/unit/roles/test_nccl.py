@@ -123,6 +123,7 @@ def test_a_run_a_second_one_and_the_way_back(tmp_path: pathlib.Path) -> None:
     assert (code, changed) == (0, {"spark1": 0, "spark2": 0}), output
 
 
+@pytest.mark.more
 def test_somebody_else_s_file_is_named_and_nothing_is_done_there(tmp_path: pathlib.Path) -> None:
     cluster = Cluster(tmp_path)
     own = tmp_path / "spark1" / nccl.CONF.lstrip("/")
@@ -137,6 +138,7 @@ def test_somebody_else_s_file_is_named_and_nothing_is_done_there(tmp_path: pathl
     assert own.read_text(encoding="utf-8") == "NCCL_DEBUG=INFO\n"
 
 
+@pytest.mark.more
 def test_in_check_mode_before_there_are_vfs_it_says_what_was_not_run(tmp_path: pathlib.Path) -> None:
     cluster = Cluster(tmp_path, vfs=0)
     code, _changed, output = cluster.run("--check")
@@ -147,6 +149,7 @@ def test_in_check_mode_before_there_are_vfs_it_says_what_was_not_run(tmp_path: p
     assert "is not known. Create the VFs" in " ".join(output.split())
 
 
+@pytest.mark.more
 def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_path: pathlib.Path) -> None:
     """Where ansible_host is a name: over the only interface besides the fabric's."""
     cluster = Cluster(tmp_path, "triangle", 3)
@@ -163,6 +166,7 @@ def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_pa
         assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
 
 
+@pytest.mark.more
 def test_the_owner_s_choices_reach_the_files(tmp_path: pathlib.Path) -> None:
     cluster = Cluster(tmp_path)
     code, _changed, output = cluster.run(
@@ -181,6 +185,7 @@ def test_the_owner_s_choices_reach_the_files(tmp_path: pathlib.Path) -> None:
     assert not (tmp_path / "spark1" / nccl.SYSTEMD.lstrip("/")).exists()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("variables", "told"),
     [

@@ -71,6 +71,7 @@ def test_a_rank_on_each_host_with_the_plans_environment(tmp_path: pathlib.Path) 
         assert [path.name for path in (tmp_path / f"spark{rank + 1}").rglob("*")] == ["etc"]
 
 
+@pytest.mark.more
 def test_figures_over_tcp_are_refused_with_the_cause(tmp_path: pathlib.Path) -> None:
     logs = nccl_logs.bad()["hca-is-netdev-2.28.9"].logs
     code, output = run(cluster_with(tmp_path, logs))
@@ -78,6 +79,7 @@ def test_figures_over_tcp_are_refused_with_the_cause(tmp_path: pathlib.Path) -> 
     assert "nccl.hca-is-netdev" in output and "21.475" not in output
 
 
+@pytest.mark.more
 def test_a_refusal_for_want_of_memory_is_said(tmp_path: pathlib.Path) -> None:
     cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()), code=3)
     code, output = run(cluster, nccl_bench_beside_serving=True, nccl_bench_floor_gib=4, nccl_bench_max_bytes=1048576)
@@ -86,6 +88,7 @@ def test_a_refusal_for_want_of_memory_is_said(tmp_path: pathlib.Path) -> None:
     assert "--beside-serving" in json.loads((tmp_path / "asked0.json").read_text())[0]
 
 
+@pytest.mark.more
 def test_a_host_without_pytorch_is_named_and_nobody_waits_for_it(tmp_path: pathlib.Path) -> None:
     cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()), lacks="this Python has no PyTorch")
     code, output = run(cluster)
@@ -94,6 +97,7 @@ def test_a_host_without_pytorch_is_named_and_nobody_waits_for_it(tmp_path: pathl
     assert not list(tmp_path.glob("asked*"))
 
 
+@pytest.mark.more
 def test_beside_a_served_model_it_takes_small_messages_and_a_floor_by_itself(tmp_path: pathlib.Path) -> None:
     cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()))
     inventory = yaml.safe_load((tmp_path / "inventory.yml").read_text())
@@ -108,6 +112,7 @@ def test_beside_a_served_model_it_takes_small_messages_and_a_floor_by_itself(tmp
     assert words[words.index("--floor-bytes") + 1] == str(4 << 30)
 
 
+@pytest.mark.more
 def test_the_playbook_writes_what_the_gate_takes(tmp_path: pathlib.Path) -> None:
     cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()))
     play = {"name": "Measure", "ansible.builtin.import_playbook": str(ROOT / "playbooks" / "nccl_bench.yml")}

@@ -177,6 +177,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[tuple[Prometh
     made_up.process.wait(30)
 
 
+@pytest.mark.more
 def test_it_scrapes_nodes_and_engines_by_our_configuration(server: tuple[Prometheus, float]) -> None:
     prometheus, _end = server
     seen = prometheus.until("targets", lambda said: {each["health"] for each in said["activeTargets"]} == {"up"})
@@ -194,6 +195,7 @@ def test_it_scrapes_nodes_and_engines_by_our_configuration(server: tuple[Prometh
     }
 
 
+@pytest.mark.more
 def test_each_rule_finds_the_spark_with_its_fault_and_no_other(server: tuple[Prometheus, float]) -> None:
     prometheus, end = server
     for rule in rules():
@@ -203,6 +205,7 @@ def test_each_rule_finds_the_spark_with_its_fault_and_no_other(server: tuple[Pro
         assert by == (set() if rule["alert"] in NOT_HERE else {wanted}), rule["alert"]
 
 
+@pytest.mark.more
 def test_each_panel_of_the_dashboard_has_something_to_show(server: tuple[Prometheus, float]) -> None:
     prometheus, end = server
     for query in panels():

@@ -74,18 +74,21 @@ def test_each_alert_has_its_fault_and_says_what_to_do() -> None:
     assert all({"summary", "action"} <= set(rule["annotations"]) for rule in rules())
 
 
+@pytest.mark.more
 @real
 def test_the_rules_are_rules() -> None:
     done = promtool("check", "rules", RULES)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.more
 @real
 def test_each_alert_fires_on_its_fault_and_on_none_of_the_others() -> None:
     done = promtool("test", "rules", CASES)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.more
 @real
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in rules()])
 def test_a_rule_that_never_fires_is_noticed(tmp_path: pathlib.Path, alert: str) -> None:
@@ -138,6 +141,7 @@ def test_what_a_spark_writes_is_what_rules_and_panels_ask_for(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.more
 @real
 def test_the_scrape_configuration_is_one(tmp_path: pathlib.Path) -> None:
     shutil.copy(RULES, tmp_path / "alerts.yml")
@@ -147,6 +151,7 @@ def test_the_scrape_configuration_is_one(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.more
 @real
 def test_prometheus_takes_the_names() -> None:
     text = metrics.render([(name, {"model": "a"}, 1) for name in metrics.FAMILIES])

@@ -24,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedVf,
     Vf,
 )
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 GOOD_ARP = Arp(1, 2, 2)
 PCI = "0000:01:00.0"
@@ -271,7 +272,7 @@ def vf_in(state: str, index: int) -> Vf:
     }[state]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STATES, max_size=7), st.integers(0, 8))
 def test_a_used_vf_is_never_taken_away(states: list[str], count: int) -> None:
     function = good_function(len(states), vfs=tuple(vf_in(state, i) for i, state in enumerate(states)))
@@ -285,7 +286,7 @@ def test_a_used_vf_is_never_taken_away(states: list[str], count: int) -> None:
         assert not {f"p0f0v{i}" for i in used} & touched and not refused
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(STATES, max_size=7), st.integers(0, 7))
 def test_what_was_there_before_differs_in_nothing_from_what_is_there(states: list[str], count: int) -> None:
     node = Node(functions=(good_function(len(states), vfs=tuple(vf_in(s, i) for i, s in enumerate(states))),))

@@ -26,6 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
     compare,
     limits_of,
 )
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 LIMITS = limits_of(knowledge.load("guards"))
 
@@ -247,21 +248,21 @@ TEXTS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(TEXTS, st.lists(st.integers(0, 100000), max_size=40))
 @example(COLLAPSED["a Chinese sentence"], [400])  # the position of a match within a piece
 def test_what_is_found_does_not_depend_on_the_pieces(text: str, cuts: list[int]) -> None:
     assert look(text, *cuts) == look(text)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(min_size=1, max_size=250).filter(lambda text: text.strip() != ""), st.sampled_from(["", PROSE, GO]))
 def test_any_exact_repetition_is_found(unit: str, before: str) -> None:
     repeats = max(4, 800 // len(unit) + 1) + 3
     assert look(before + unit * repeats) is not None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 2**32))
 def test_random_words_never_trip(seed: int) -> None:
     rng = random.Random(seed)

@@ -30,6 +30,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discover
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import GROUP, HOSTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit import fakes
 from ansible_collections.dgxspark.cluster.tests.unit.discovered import CLASS, End, Site, address
 
@@ -106,7 +107,7 @@ NETWORKS = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(KINDS, NETWORKS, st.booleans(), st.integers(1, 16))
 def test_the_written_inventory_is_planned_as_the_nodes_are_wired(
     kind: tuple[str, int, list[int], list[int]], networks: list[str], twins: bool, totalvfs: int

@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances im
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MEMORY
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 
@@ -202,7 +203,7 @@ def test_shares_never_come_to_more_than_the_node_has(
     assert sum(drawn.values()) == pytest.approx(total)
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     free=st.fixed_dictionaries({}, optional=dict.fromkeys(HOSTS, st.floats(0, 121, allow_nan=False))),
     gpu=st.integers(1, 3),

@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     verdict,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import ELSEWHERE
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 KNOWN = verdict.base()
 ROWS = evidence.load_rows()
@@ -109,7 +110,7 @@ OTHER_VALUES: dict[str, t.Any] = {
 CHANGES = [(key, value) for key, values in OTHER_VALUES.items() for value in values]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from([row for row in ROWS if row.run.engine == "sglang"]), st.sampled_from(CHANGES))
 def test_no_row_proves_what_runs_otherwise(row: evidence.Row, change: tuple[str, t.Any]) -> None:
     """Any single change that reaches the engine: the result is not proven by that row."""
@@ -135,7 +136,7 @@ def other_value(spec: t.Mapping[str, t.Any]) -> t.Any:
     return [found] if found is not None and flag_table.expected(spec).startswith("list of ") else found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(ROWS), st.data())
 def test_no_row_proves_any_other_flag(row: evidence.Row, data: st.DataObject) -> None:
     """Each flag of the row's engine version, set to a non-default value: not harmless, so not this row's run."""

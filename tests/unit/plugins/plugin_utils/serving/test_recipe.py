@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe, recipe_flags, recipe_shell
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import build_argv, load_tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import fabric
 
 SPARKRUN = """
@@ -513,7 +514,7 @@ BARE = st.text("abcxyz019_./", min_size=1, max_size=7).filter(lambda x: not x.st
     st.dictionaries(st.from_regex(r"\A[a-z]{1,6}_[a-z]{1,6}\Z"), BARE, max_size=3),
     st.sampled_from(["vllm", "sglang"]),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_word_of_a_recipe_is_lost(
     flags: list[tuple[str, list[str]]],
     variables: dict[str, str],
@@ -613,7 +614,7 @@ def test_a_model_that_a_profile_knows_has_its_memory_planned() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab $'\"\\\n{}#;|&<>()`=-~é"), max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(CollectionError):
         recipe.profile_of(text, "a.sh")
@@ -623,7 +624,7 @@ WORD = st.text(alphabet=st.characters(exclude_characters="$\x00\r", exclude_cate
 
 
 @given(st.lists(WORD, min_size=1, max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_words_that_are_quoted_come_back_as_they_were(words: list[str]) -> None:
     (command,) = recipe_shell.commands("program " + shlex.join(words))
     assert list(command.words) == ["program", *words]
@@ -685,7 +686,7 @@ def _same_words(engine: str, flags: dict[str, t.Any]) -> dict[str, t.Any]:
     ("engine", "version"), [("vllm", "0.33.0"), ("vllm", "0.17.1"), ("sglang", "0.5.12"), ("sglang", "0.5.23")]
 )
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_command_line_becomes_settings_and_the_same_command_line_again(
     data: st.DataObject, engine: str, version: str
 ) -> None:

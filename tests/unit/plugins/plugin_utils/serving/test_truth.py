@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables, read_layer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.table import serving_table
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
 VARIANTS = [
@@ -193,7 +194,7 @@ def kept(name: str, variant: str, setting: str, value: t.Any) -> dict[str, t.Any
         return str(exc).replace(f"settings.{setting}:", "SETTING:")
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(VARIANTS), st.sampled_from(ALIASES), st.integers(0, 2))
 def test_an_alias_and_its_name_give_the_same_plan(which: tuple[str, str], names: tuple[str, str], pick: int) -> None:
     alias, name = names
@@ -219,7 +220,7 @@ ADDED_BY_THE_PLAN = {
 }
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.sampled_from(VARIANTS), st.data())
 def test_a_default_that_is_written_changes_nothing(which: tuple[str, str], data: st.DataObject) -> None:
     """Removing a setting, and writing down what the engine then runs with, give the same verdict and findings."""
@@ -255,7 +256,7 @@ BAD: dict[str, list[dict[str, t.Any]]] = {
 }  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(VARIANTS), st.data())
 def test_nothing_becomes_proven_by_being_left_out(which: tuple[str, str], data: st.DataObject) -> None:
     """A setting that only the engine can resolve never turns blocked into proven, nor clears its rule."""
@@ -270,7 +271,7 @@ def test_nothing_becomes_proven_by_being_left_out(which: tuple[str, str], data: 
         assert again["verdict"] != "proven"
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(VARIANTS), st.data())
 def test_a_name_that_nobody_knows_proves_nothing(which: tuple[str, str], data: st.DataObject) -> None:
     """Adding a setting that no table knows turns nothing into proven."""

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, Redactor, public
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 KNOWN = (
     Private("spark", "spark1", "spark1"),
@@ -231,7 +232,7 @@ V6 = st.ip_addresses(v=6).filter(
 MACS = st.binary(min_size=6, max_size=6).filter(lambda b: b.strip(b"\0") and b.strip(b"\xff"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     names=st.lists(NAMES, min_size=1, max_size=3, unique=True),
     secret=SECRETS,

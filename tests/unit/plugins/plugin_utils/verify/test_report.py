@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEPS, StepSpec, build_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Place, Result, Step, evidence_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import causes, locate, verdict
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import THRESHOLDS, Cluster, statuses, step
 
 SCHEMA = json.loads(
@@ -187,7 +188,7 @@ def test_no_function_is_blamed_when_nothing_is_well() -> None:
     assert not any("p0f" in cause["where"] for cause in report["causes"])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_whatever_fails_has_a_cause_and_every_failure_is_told_once(data: st.DataObject) -> None:
     """No failure gets lost between causes and their consequences, and none explains itself."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import probes, rdma_rounds, rounds
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 
@@ -27,7 +28,7 @@ def test_all_meet_all_once_in_the_fewest_rounds(number: int) -> None:
     assert len(made) == (0 if number < 2 else number - 1 + number % 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_any_pairs_meet_once_and_nobody_has_two_peers(data: st.DataObject) -> None:
     hosts = [f"h{n}" for n in range(data.draw(st.integers(2, 16)))]
