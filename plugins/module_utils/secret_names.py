@@ -20,6 +20,7 @@ _SECRET = frozenset([
 _ENDINGS = ("password", "passwd", "passphrase", "apikey", "secretkey", "accesskey")
 # … unless the last word says that the value is where it is, what it is called, or how it is treated.
 _ABOUT = frozenset([
+    "py", "go", "cpp", "rs", "js", "md", "html", "pub",
     "file", "files", "path", "paths", "dir", "folder", "name", "names", "ref", "refs", "type", "mode", "policy",
     "length", "size", "count", "provider", "manager", "store", "class", "id", "ids", "url", "uri", "host", "enabled",
     "required", "version", "age", "expiry", "ttl", "label", "labels", "namespace", "resource", "mount", "volume",

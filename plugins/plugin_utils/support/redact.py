@@ -114,6 +114,7 @@ class Redactor:
                 self._name(each.kind, each.text, each.of)
         self._spelled = sorted({s for one in self._secrets for s in forms.spellings(one)}, key=len, reverse=True)
         self._cores = sorted({s for one in self._secrets for s in forms.base64_cores(one)}, key=len, reverse=True)
+        self._known_forms = forms.Known(self._secrets)
         self._addresses = Addresses(self._label, everybody)
         self._everybody = everybody
         self._compile()
@@ -145,7 +146,7 @@ class Redactor:
 
     def held(self, text: str) -> tuple[str, str] | None:
         """Return kind and text of something private that is left, or None: the final check before writing."""
-        if any(each in text for each in (*self._spelled, *self._cores)):
+        if any(each in text for each in (*self._spelled, *self._cores)) or self._known_forms.held(text):
             return "secret", STARS
         found = self._named.search(text) if self._named else None
         return (self._names.get(found.group().lower(), ("host", ""))[0], found.group()) if found else None
@@ -259,6 +260,8 @@ class Redactor:
         for core in self._cores:
             if core in text:
                 text = re.sub(rf"[A-Za-z0-9+/_-]*{re.escape(core)}[A-Za-z0-9+/_=-]*", lambda _f: self._stars(), text)
+        for start, end in reversed(self._known_forms.spans(text)):
+            text = text[:start] + self._stars() + text[end:]
         hidden = self._counted(text, mask(text))
         if "://" in hidden:
             hidden = _USERINFO.sub(lambda _found: self._stars() + "@", hidden)
@@ -277,7 +280,8 @@ class Redactor:
     def _blob(self, found: re.Match[str]) -> str:
         text = found.group()
         mixed = all(len(re.findall(kind, text)) > len(text) / 16 for kind in ("[A-Z]", "[a-z]", "[0-9]"))
-        return self._stars() if mixed else text
+        path = text.count("/") > max(3, len(text) / 14)
+        return self._stars() if mixed and not path else text
 
     def _percent(self, text: str, depth: int) -> str:
         if not _PERCENT.search(text):
