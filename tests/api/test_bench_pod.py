@@ -152,6 +152,7 @@ def owner(served: Owner, server: ManyServer) -> Owner:
     return served
 
 
+@pytest.mark.more
 def test_a_model_is_measured_from_beside_its_head_and_nothing_is_left(owner: Owner, server: ManyServer) -> None:
     owner.cluster.writes.clear()
     code, said, changed = owner.run("--check", **SHORT)

@@ -63,6 +63,7 @@ def site(tmp_path: pathlib.Path) -> t.Iterator[Reader]:
     made.server.shutdown()
 
 
+@pytest.mark.more
 def test_the_ranks_logs_are_read_and_judged_and_the_model_is_found(site: Reader) -> None:
     site.start()
     logs = nccl_logs.build(nccl_logs.Job(nodes=4))

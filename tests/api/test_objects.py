@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
 LABELS = {"app.kubernetes.io/name": "ours"}
 
 
+@pytest.mark.more
 def test_kinds_are_listed_in_one_step_and_the_same_by_a_module_with_an_environment_of_its_own(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -121,7 +121,7 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
 @pytest.mark.parametrize(
     ("topology", "count", "model", "overrides"),
     [
-        ("ring", 4, harness.MODEL, {}),
+        pytest.param("ring", 4, harness.MODEL, {}, marks=pytest.mark.more),
         pytest.param(
             "triangle",
             3,
@@ -154,6 +154,7 @@ def test_other_fabrics_are_served_and_k3s_s_data_may_lie_elsewhere(
 TWO = {"parallel": {"nodes": 2, "tp": 2, "pp": 1, "ep": 1}}
 
 
+@pytest.mark.more
 def test_a_limit_of_two_of_four_serves_there_and_takes_nothing_from_the_others(owner: Owner) -> None:
     owner.choose("site.yml")
     assert owner.good("--tags", "platform") > 0

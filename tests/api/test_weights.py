@@ -85,6 +85,7 @@ def alone(owner: Owner) -> Owner:
     return owner
 
 
+@pytest.mark.more
 def test_weights_come_once_and_go_round(alone: Owner) -> None:
     code, said, changed = alone.run("--check")
     assert (code, changed > 0) == (0, True), said

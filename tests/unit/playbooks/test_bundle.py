@@ -121,6 +121,7 @@ def site(tmp_path: pathlib.Path) -> t.Iterator[Site]:
     made.stop()
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_a_bundle_is_filled_once_and_no_node_is_asked(site: Site) -> None:
     code, said, changed = site.run("--check")

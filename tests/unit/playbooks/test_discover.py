@@ -90,6 +90,7 @@ def changed(done: subprocess.CompletedProcess[str]) -> int:
     return sum(map(int, re.findall(r"changed=(\d+)", done.stdout)))
 
 
+@pytest.mark.more
 def test_the_guide_s_commands_make_a_folder_that_plan_takes(site: Site) -> None:
     before = [host.sh(STATE) for host in site.lan.hosts.values()]
     foretold = site.type(CHECK)

@@ -58,7 +58,7 @@ def example(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.mark.older_core
-@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("form", ["json", pytest.param("yaml", marks=pytest.mark.more)])
 def test_the_tables_stand_as_they_are_in_either_format_of_results(example: pathlib.Path, form: str) -> None:
     """Neither quoted nor wrapped, and without a literal \\n."""
     code, output = play(

@@ -191,12 +191,19 @@ RECIPES = {
                 "--tensor-parallel-size 2 --nnodes 2",
             ],
         ),
-        ("run.sh", ["recipe ours: --gpus all", "vllm serve acme/Model --max-model-len 4096"]),
-        (
+        pytest.param(
+            "run.sh", ["recipe ours: --gpus all", "vllm serve acme/Model --max-model-len 4096"], marks=pytest.mark.more
+        ),
+        pytest.param(
             "sglang.txt",
             ["engine sglang latest", "recipe ours: --node-rank 0", "sglang.launch_server --model-path acme/Model"],
+            marks=pytest.mark.more,
         ),
-        ("compose.yaml", ["engine vllm 0.17.1", "recipe ours: --port 8000 (instance.port 8000)", "--port 8000"]),
+        pytest.param(
+            "compose.yaml",
+            ["engine vllm 0.17.1", "recipe ours: --port 8000 (instance.port 8000)", "--port 8000"],
+            marks=pytest.mark.more,
+        ),
     ],
 )
 def test_a_recipe_of_another_tool_is_planned_like_a_profile(tmp_path: pathlib.Path, name: str, said: list[str]) -> None:

@@ -73,7 +73,7 @@ def test_without_the_groups_no_node_is_reached(tmp_path: pathlib.Path, playbook:
 
 
 @pytest.mark.older_core
-@pytest.mark.parametrize("tags", ["platform", "serve"])
+@pytest.mark.parametrize("tags", [pytest.param("platform", marks=pytest.mark.more), "serve"])
 def test_a_node_that_this_run_has_lost_is_named_before_the_cluster_is_touched(
     tmp_path: pathlib.Path, tags: str
 ) -> None:

@@ -135,6 +135,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return Archive(output, path, texts)
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 @pytest.mark.parametrize("kind", PRIVATE, ids=str)
 def test_nothing_of_it_is_in_the_archive_in_any_form(archive: Archive, kind: str) -> None:
@@ -152,11 +153,13 @@ def test_nothing_of_it_is_in_the_archive_in_any_form(archive: Archive, kind: str
             assert not [form for form in forms if form.lower() in one.lower().encode()], (kind, text)
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_secrets_and_raw_logs_are_not_in_the_output_either(archive: Archive) -> None:
     assert not leaks.lines(archive.output, FILED, "dial tcp", "Link up")
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_who_talks_to_whom_can_still_be_followed(archive: Archive) -> None:
     (journal,) = archive.of("journal-k3s.txt")
@@ -176,6 +179,7 @@ def test_who_talks_to_whom_can_still_be_followed(archive: Archive) -> None:
         assert json.loads(report)["gid"] == f"mapped({ipv4.group(1)})"
 
 
+@pytest.mark.more
 @pytest.mark.older_core
 def test_what_was_replaced_and_who_did_not_answer_is_said(archive: Archive) -> None:
     readme = archive.texts["bug/README.txt"]

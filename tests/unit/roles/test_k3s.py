@@ -489,6 +489,7 @@ def test_a_failed_upgrade_goes_back_to_the_release_before_and_stops_there(cluste
 # --- the way back ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.more
 def test_absent_leaves_nothing_and_touches_nothing_else(cluster: Owner) -> None:
     server = cluster.lan.hosts["spark1"]
     had = server.sh("ls -d /etc/cni", check=False)  # its /etc is a copy of this machine's

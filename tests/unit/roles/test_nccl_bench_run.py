@@ -56,6 +56,7 @@ def run(cluster: Cluster, **variables: t.Any) -> tuple[int, str]:
     return code, output
 
 
+@pytest.mark.more
 def test_a_rank_on_each_host_with_the_plans_environment(tmp_path: pathlib.Path) -> None:
     cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()))
     code, output = run(cluster, nccl_bench_floor_gib=4)
