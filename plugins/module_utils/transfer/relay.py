@@ -36,6 +36,7 @@ ALIVE, DONE = "/alive/", "/done/"
 _NOT_YET = 425
 _RANGE = re.compile(r"^bytes=(\d+)-$")
 _PAUSE_S = 0.2
+_LEAST = 64 * 1024  # bytes that an answer must bring, unless it brings the end of a file
 _STREAMS = 4
 _CONNECTIONS = 64  # simultaneous
 _STRANGER_S = 5.0  # a connection must show the token within this time
@@ -271,15 +272,18 @@ class _Puller:
             while data := file.read(parcels.CHUNK):
                 made.update(data)
                 self.counter.check(len(data))
-            while file.tell() < item.size:
-                if not self._stream(item, file, made):
+            while (start := file.tell()) < item.size:
+                before = self.counter.last
+                if not self._stream(item, file, made) and file.tell() - start < min(_LEAST, item.size - start):
+                    self.counter.last = before  # a trickle is no sign of life
+                if file.tell() < item.size:
                     self._wait()
             os.fsync(file.fileno())
             parcels.forget(file.fileno())
         return made.hexdigest()
 
     def _stream(self, item: Item, file: t.Any, made: t.Any) -> bool:
-        """Request the rest, and store what comes; False if nothing came."""
+        """Request the rest, and store what comes, if it is that; return whether the parent does not have it yet."""
         start = file.tell()
         buffer = memoryview(bytearray(parcels.CHUNK))
         connection = http.client.HTTPConnection(self.address, self.link.port, timeout=10)
@@ -289,14 +293,18 @@ class _Puller:
             answer = connection.getresponse()
             if answer.status == _NOT_YET:
                 self.counter.last = time.monotonic()  # the parent is alive, but does not have the file yet
-                return False
+                return True
             if answer.status in (401, 404, 416):
                 raise CollectionError(
                     f"{self.link.name}: {self.peer} ({self.address}) refuses {item.path} with {answer.status}: it is not in this "
                     "run. Make sure that no other run copies at the same time."
                 )
+            if answer.status != 206 and not (answer.status == 200 and start == 0):
+                return False  # an error's text is not the file: wait, and ask again until patience is over
             while count := answer.readinto(buffer):
                 count = min(count, item.size - file.tell())
+                if not count:
+                    break
                 parcels.write(file, buffer[:count])
                 made.update(buffer[:count])
                 self.counter.move(count)
@@ -307,7 +315,7 @@ class _Puller:
                 raise
         finally:
             connection.close()
-        return bool(file.tell() > start)
+        return False
 
     def _wait(self) -> None:
         if self.failed:
