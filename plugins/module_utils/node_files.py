@@ -115,6 +115,30 @@ def free_mib(path: str) -> int:
     return seen.f_bavail * seen.f_frsize // (1024 * 1024)
 
 
+def recorded(path: str) -> dict[str, t.Any] | None:
+    """Return what one of our programs recorded, a JSON object; None if there is no record.
+
+    Raises CollectionError if it is damaged: what was recorded must be known before anything is changed or removed.
+    """
+    there = read(path)
+    if there is None:
+        return None
+    try:
+        found = json.loads(there[0])
+    except (ValueError, RecursionError) as exc:
+        raise _damaged(path) from exc
+    if not isinstance(found, dict):
+        raise _damaged(path)
+    return found
+
+
+def _damaged(path: str) -> CollectionError:
+    return CollectionError(
+        f"{path}: this record of what was changed on the node is damaged, so nothing was changed, and everything was kept. "
+        "Look at what is beside it, put that right by hand, then remove the record and run again."
+    )
+
+
 class Undo:
     """What a run replaces, for a rollback: copies in a folder on the same disk, and a list for the next run if this one is killed.
 
@@ -128,14 +152,18 @@ class Undo:
 
     def resume(self) -> bool:
         """Take over what a killed run has kept; return whether there is anything."""
-        there = read(str(self.folder / _LIST))
-        if there is None:
+        path = str(self.folder / _LIST)
+        found = recorded(path)
+        if found is None:
             return False
-        try:
-            found = json.loads(there[0])
-        except ValueError:
-            return False  # the node lost power while it was written
-        self.notes, self._kept = found["notes"], found["kept"]
+        notes, kept = found.get("notes"), found.get("kept")
+        if (
+            not isinstance(notes, dict)
+            or not isinstance(kept, dict)
+            or any("/" in (copy or "") for copy in kept.values())
+        ):
+            raise _damaged(path)
+        self.notes, self._kept = notes, kept
         return True
 
     def keep(self, path: str) -> None:

@@ -51,11 +51,7 @@ class UnitFiles:
 
     def __init__(self, run: Run, record: str, proc: str = "/proc") -> None:
         self.run, self.record, self.proc = run, record, proc
-        there = node_files.read(record)
-        try:
-            self.ours: dict[str, t.Any] = json.loads(there[0]) if there else {}
-        except ValueError:
-            self.ours = {}
+        self.ours: dict[str, t.Any] = node_files.recorded(record) or {}
 
     def settle(
         self,

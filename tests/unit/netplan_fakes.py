@@ -119,7 +119,7 @@ class FakeHost(rollback.Host):
             identity = words[-1]
             self.timer = (journal(self)["deadline"], identity)
             if not self.hold:  # what the guard does until it waits
-                rollback.write(self)
+                rollback.write(self, identity)
                 self.applied.append(self.files())
                 rc, _out, said = self.apply_answer
                 rollback.applied(self, identity, rc, said)

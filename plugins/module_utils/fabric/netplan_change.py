@@ -130,9 +130,30 @@ def _own_images(host: Host, request: Request) -> Images:
     return {request.path: FileImage(data, 0o600, os.geteuid(), os.getegid())}
 
 
+def _index(host: Host) -> dict[str, dict[str, t.Any]]:
+    """Return the record of absorbed files, by path; CollectionError if it cannot be read."""
+    data = host.image(INDEX).data
+    if data is None:
+        return {}
+    try:
+        found = json.loads(data)
+        kinds: dict[str, t.Any] = {"copy": str, "mode": int, "uid": int, "gid": int, "left": (str, type(None))}
+        whole = bool(found) and all(
+            isinstance(each[key], kind) for each in found.values() for key, kind in kinds.items()
+        )
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
+        whole = False
+    if not whole:
+        raise CollectionError(
+            f"{INDEX}, the record of the files whose stanzas were absorbed, is damaged, so nothing was changed. The files as they were "
+            f"are in {ABSORBED}: copy them back to /etc/netplan by hand, remove that folder, and run again."
+        )
+    return t.cast("dict[str, dict[str, t.Any]]", found)
+
+
 def _give_back(host: Host) -> tuple[Images, list[str]]:
     """Return the images that restore absorbed files."""
-    index = json.loads((host.image(INDEX).data or b"{}").decode())
+    index = _index(host)
     images: Images = {INDEX: FileImage(None)} if index else {}
     for path, entry in index.items():
         kept = host.image(entry["copy"])
@@ -187,7 +208,7 @@ def _absorb(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, 
     rc, out, err = run(["/usr/bin/python3", "-c", _TAKE_OUT, json.dumps(asked)])
     if rc != 0:
         raise CollectionError(f"Stanzas could not be removed from {', '.join(by_file)}: {rollback.plain(err)[-500:]}")
-    index = json.loads((host.image(INDEX).data or b"{}").decode())
+    index = _index(host)
     images: Images = {}
     for (path, claims), text in zip(by_file.items(), json.loads(out), strict=True):
         was = host.image(path)
@@ -273,19 +294,19 @@ def settle(host: Host, outcome: Outcome) -> None:
     """
     waited: tuple[str, str] | None = None
     patience = 0.0
-    while identity := host.text("pending"):
-        journal = host.document("journal.json")
+    while identity := rollback.pending(host):
         if waited is None or waited[0] != identity:
+            journal = host.document("journal.json")
             waited, patience = (identity, rollback.who(journal)), host.clock() + START_WAIT
-        if _alive(host, identity, journal, patience):
+        if _alive(host, identity, patience):
             host.sleep(1)
             continue
         with host.lock():
             # The run that recorded it held the lock until its guard had started.
-            if _alive(host, identity, journal, patience):
+            if _alive(host, identity, patience):
                 continue
             last = rollback.roll_back(host, identity, "an interrupted run")
-        if last and host.text("pending"):
+        if last and rollback.pending(host):
             raise CollectionError(f"An earlier change could not be rolled back: {'; '.join(last['failed'])}")
         if last:
             waited = None
@@ -299,11 +320,11 @@ def settle(host: Host, outcome: Outcome) -> None:
         )
 
 
-def _alive(host: Host, identity: str, journal: t.Mapping[str, t.Any], patience: float) -> bool:
+def _alive(host: Host, identity: str, patience: float) -> bool:
     """Whether a pending change has a guard: one that runs, or one that is starting."""
     if host.command(["systemctl", "is-active", "--quiet", rollback.guard_unit(identity)])[0] == 0:
-        return host.clock() < float(journal.get("deadline", 0)) + rollback.COMMAND_LIMIT
-    return host.text("pending") == identity and host.text("started") is None and host.clock() < patience
+        return host.clock() < rollback.deadline_of(host, identity) + rollback.COMMAND_LIMIT
+    return rollback.pending(host) == identity and host.text("started") is None and host.clock() < patience
 
 
 def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool) -> Outcome:
@@ -313,7 +334,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
     """
     early = Outcome()
     if check_mode:
-        if host.text("pending"):
+        if rollback.pending(host):
             other = rollback.who(host.document("journal.json"))
             early.warnings.append(f"An unconfirmed change is pending ({other}); a real run first waits for it to end.")
         outcome = plan_change(host, run, sysfs, request, scratch)[1]
@@ -323,7 +344,7 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
     while True:
         settle(host, early)
         with host.lock():
-            if host.text("pending"):
+            if rollback.pending(host):
                 continue  # another run was first
             if rollback.ended(host, request.transaction).get("state") == "never":
                 raise CollectionError("The run that asked for this change gave it up, so nothing was changed.")
@@ -376,20 +397,19 @@ def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
     raise CollectionError(f"{why} {after}")
 
 
+def _failed(rc: int, said: str) -> str:
+    return f"netplan apply failed with exit status {rc}: {rollback.plain(said)}"
+
+
 def _await_apply(host: Host, request: Request) -> None:
     """Wait until netplan has applied the files; if the connection breaks, this process may die."""
     identity = request.transaction
     until = host.clock() + request.timeout
-    while host.text("pending") == identity and host.clock() < until:
-        said = host.document("apply.json")
-        if said.get("id") == identity:
-            if said["rc"] != 0:
+    while rollback.pending(host) == identity and host.clock() < until:
+        if said := rollback.result(host, identity):
+            if said[0] != 0:
                 with host.lock():
-                    _undo(
-                        host,
-                        identity,
-                        f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}",
-                    )
+                    _undo(host, identity, _failed(*said))
             return
         host.sleep(0.2)
 
@@ -431,16 +451,20 @@ def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
 
 def _confirm(host: Host, request: Request) -> Outcome:
     identity = request.transaction
-    if host.text("pending") != identity:
+    if rollback.pending(host) != identity:
         return _ended(host, identity)
-    said = host.document("apply.json")
-    if said.get("id") != identity:
+    said = rollback.result(host, identity)
+    if said is None:
         return Outcome(state="waiting")
-    if request.connection and host.document("journal.json").get("connection") == request.connection:
-        return Outcome(state="stale")
-    if said["rc"] != 0:
-        _undo(host, identity, f"netplan apply failed with exit status {said['rc']}: {rollback.plain(said['said'])}")
-    wrong = rollback.unwritten(host)
+    try:
+        journal = rollback.recorded(host, identity)
+        if request.connection and journal.connection == request.connection:
+            return Outcome(state="stale")
+        if said[0] != 0:
+            _undo(host, identity, _failed(*said))
+        wrong = rollback.unwritten(host, identity)
+    except rollback.Damaged as exc:
+        raise CollectionError(f"The change could not be confirmed: {exc}") from exc
     if wrong:
         _undo(host, identity, f"{', '.join(wrong)} was changed by someone else in the meantime.")
     rollback.note(host, identity, "confirmed")
@@ -456,7 +480,7 @@ def _ended(host: Host, identity: str) -> Outcome:
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")
         message = "The node does not know this change, and will not start it."
-        if host.text("pending"):
+        if rollback.pending(host):
             message += f" Another run is active there: {rollback.who(host.document('journal.json'))}."
         return Outcome(state="unknown", message=message)
     failed = f" The rollback is incomplete: {'; '.join(last['failed'])}" if last["failed"] else ""

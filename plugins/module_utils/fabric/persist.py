@@ -12,6 +12,7 @@ import hashlib
 import json
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import document as reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node
@@ -67,8 +68,10 @@ TimeoutStartSec=120
 
 
 def source() -> str:
-    """Return the restorer's own source."""
-    return source_of(restore)
+    """Return the restorer's own source, with the reader of its document in it: one file on the node."""
+    future = "from __future__ import annotations\n"
+    head, body = source_of(restore).split(future, 1)
+    return head + future + source_of(reader).split(future, 1)[1] + body
 
 
 def _rule(document: t.Mapping[str, t.Any]) -> str:

@@ -25,6 +25,9 @@ import signal
 import sys
 import time
 
+with contextlib.suppress(ImportError):  # on a node its text stands above: see persist.source
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.document import MOST, document_of
+
 # A returning VF waits for this file to load, so typing is not imported at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -515,11 +518,9 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
         return 2
     try:
         with open(config, encoding="utf-8") as file:
-            document = json.load(file)
+            document = document_of(file.read(MOST + 1))
     except (OSError, ValueError) as exc:
-        sys.stderr.write(
-            f"{config}: {exc}. Run the role sriov_roce again, or remove it with sriov_roce_state=absent.\n"
-        )
+        sys.stderr.write(f"{config}: {exc}. Run role sriov_roce again, or remove it: sriov_roce_state=absent.\n")
         return 1
     only = None
     if arguments[0] == "boot":

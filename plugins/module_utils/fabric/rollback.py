@@ -73,6 +73,16 @@ class RollbackError(Exception):
     """What could not be done, in plain words."""
 
 
+class Damaged(RollbackError):
+    """A record of a change that cannot be read: nothing is restored by it, and everything is kept."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"{path}: {what}. So nothing was restored, and everything was kept. Compare /etc/netplan with your own copies, put it "
+            f"right by hand, then remove {BASE}/pending and run again."
+        )
+
+
 class FileImage(t.NamedTuple):
     """A file's content with mode and owner; `data` is None for a missing file."""
 
@@ -93,13 +103,20 @@ class FileImage(t.NamedTuple):
     def to_json(self) -> dict[str, t.Any]:
         """Return a form for JSON."""
         data = None if self.data is None else base64.b64encode(self.data).decode("ascii")
-        return {"data": data, "mode": self.mode, "uid": self.uid, "gid": self.gid}
+        return {"data": data, "mode": self.mode, "uid": self.uid, "gid": self.gid, "sha256": self.sha256}
 
     @classmethod
     def from_json(cls, form: t.Mapping[str, t.Any]) -> FileImage:
-        """Undo `to_json`."""
-        data = None if form["data"] is None else base64.b64decode(form["data"])
-        return cls(data, int(form["mode"]), int(form["uid"]), int(form["gid"]))
+        """Undo `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
+        data = None if form["data"] is None else base64.b64decode(form["data"], validate=True)
+        made = cls(data, int(form["mode"]), int(form["uid"]), int(form["gid"]))
+        if (
+            form.get("sha256", made.sha256) != made.sha256
+            or not 0 <= made.mode <= 0o7777
+            or min(made.uid, made.gid) < 0
+        ):
+            raise ValueError("a file's content, mode or owner is damaged")
+        return made
 
 
 class Host:
@@ -206,7 +223,7 @@ class Host:
         """Return the JSON object in a file, found as by `text`; {} if it is missing or corrupt."""
         try:
             found = json.loads(self.text(name) or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -275,6 +292,56 @@ def plain(said: str) -> str:
     return "\n".join(kept).strip()
 
 
+class Journal(t.NamedTuple):
+    """What is recorded of a change: its files before and as planned, by path, until when it may be confirmed, and for whom."""
+
+    id: str
+    deadline: float
+    files: dict[str, tuple[FileImage, FileImage]]
+    summary: str = ""
+    connection: str | None = None
+    by: str | None = None
+
+
+def pending(host: Host) -> str | None:
+    """Return the id of the pending change; `?` if the file that names it is damaged."""
+    data = host.image(f"{BASE}/pending").data
+    return None if data is None else data.decode("utf-8", "replace").strip() or "?"
+
+
+def recorded(host: Host, identity: str) -> Journal:
+    """Return the record of a change. Raises Damaged if it is not the whole record of that change."""
+    path = f"{BASE}/journal.json"
+    try:
+        data = host.image(path).data
+        if not data:
+            raise Damaged(path, "the record of the pending change is empty or missing")
+        found = json.loads(data)
+        if found["id"] != identity:
+            raise Damaged(path, f"it records another change than the pending one ({identity})")
+        files = {
+            str(name): (FileImage.from_json(pair["before"]), FileImage.from_json(pair["after"]))
+            for name, pair in found["files"].items()
+        }
+        said = [found.get(key) for key in ("summary", "connection", "by")]
+        strange = [name for name in files if not name.startswith("/") or ".." in name.split("/")]
+        if strange or not all(each is None or isinstance(each, str) for each in said):
+            raise ValueError("a path or a name is damaged")
+        return Journal(identity, float(found["deadline"]), files, said[0] or "", said[1], said[2])
+    except OSError as exc:
+        raise Damaged(path, f"the record of the pending change cannot be read: {exc.strerror}") from exc
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as exc:
+        raise Damaged(path, f"the record of the pending change is damaged ({type(exc).__name__})") from exc
+
+
+def deadline_of(host: Host, identity: str) -> float:
+    """Return until when a change may be confirmed, on the host's clock; 0 if its record is damaged."""
+    try:
+        return recorded(host, identity).deadline
+    except Damaged:
+        return 0.0
+
+
 # --- a change -------------------------------------------------------------------------------------------------------
 
 
@@ -341,16 +408,15 @@ def _write_down(
     host.keep("pending", identity + "\n")
 
 
-def write(host: Host) -> None:
-    """Write the files of the prepared change."""
-    for path, pair in host.document("journal.json")["files"].items():
-        host.put(path, FileImage.from_json(pair["after"]))
+def write(host: Host, identity: str) -> None:
+    """Write the files of the prepared change. Raises Damaged, before any is written, if its record is."""
+    for path, (_before, after) in recorded(host, identity).files.items():
+        host.put(path, after)
 
 
-def unwritten(host: Host) -> list[str]:
-    """Return the files of the change whose content, mode or owner is not as planned."""
-    files = host.document("journal.json").get("files", {})
-    return [path for path, pair in files.items() if not host.image(path).same(FileImage.from_json(pair["after"]))]
+def unwritten(host: Host, identity: str) -> list[str]:
+    """Return the files of the change whose content, mode or owner is not as planned. Raises Damaged."""
+    return [path for path, pair in recorded(host, identity).files.items() if not host.image(path).same(pair[1])]
 
 
 def forget(host: Host) -> None:
@@ -364,7 +430,7 @@ def forget(host: Host) -> None:
 
 def leftovers(host: Host) -> list[str]:
     """Return our files that exist although no change is pending: an interrupted run left them."""
-    if host.text("pending"):
+    if pending(host):
         return []
     beside = (host.beside(host.path(path)) for path in OWN)
     places = [*(host.path(path) for path in OWN), *beside]
@@ -381,7 +447,7 @@ def who(journal: t.Mapping[str, t.Any]) -> str:
 def ended(host: Host, identity: str) -> dict[str, t.Any]:
     """Return how a change ended (`state`: confirmed, rolled_back, or never: abandoned before it began); else {}."""
     end = host.document(ENDED).get(identity)
-    return end if isinstance(end, dict) else {}
+    return {"failed": [], "applied": False, "summary": "", **end} if isinstance(end, dict) else {}
 
 
 def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
@@ -396,18 +462,22 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
     """Restore the files from before a change, and let netplan apply them. Call it with the lock held.
 
     by: `module`, `guard`, or `boot` (before the network: netplan then only generates). Returns how it ended, which is
-    also recorded; None if that change is no longer pending.
+    also recorded; None if that change is no longer pending. A damaged record is a failure that restores, applies and removes
+    nothing.
     """
-    if host.text("pending") != identity:
+    if pending(host) != identity:
         return None
-    journal = host.document("journal.json")
+    done = host.document("apply.json").get("id") == identity
+    try:
+        journal = recorded(host, identity)
+    except Damaged as exc:
+        return {"id": identity, "why": why, "applied": done, "summary": "", "failed": [str(exc)]}
     if by == "module":
         host.command(["systemctl", "stop", guard_unit(identity)])
-    done = host.document("apply.json").get("id") == identity
     unwritten_back, failed = [], []
-    for path, pair in journal.get("files", {}).items():
+    for path, (before, _after) in journal.files.items():
         try:
-            host.put(path, FileImage.from_json(pair["before"]))
+            host.put(path, before)
         except OSError as exc:
             unwritten_back.append(f"{path}: {exc.strerror}")
     command = host.generator() if by == "boot" else ["netplan", "apply"]
@@ -418,7 +488,7 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
         "id": identity,
         "why": why,
         "applied": done,
-        "summary": journal.get("summary", ""),
+        "summary": journal.summary,
         "failed": unwritten_back + failed,
     }
     if unwritten_back:  # the change stays pending, with everything that the next try needs
@@ -426,6 +496,14 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
     note(host, identity, "rolled_back", **last)
     forget(host)
     return last
+
+
+def result(host: Host, identity: str) -> tuple[int, str] | None:
+    """Return netplan's exit status and output for a change; None as long as there is none, or if it cannot be read."""
+    said = host.document("apply.json")
+    if said.get("id") != identity or not isinstance(said.get("rc"), int):
+        return None
+    return said["rc"], str(said.get("said", ""))
 
 
 def applied(host: Host, identity: str, rc: int, said: str) -> None:
@@ -439,15 +517,17 @@ def guard(host: Host, identity: str) -> bool:
     Returns whether all went well. A guard that is restarted after a crash only waits.
     """
     process = None
-    if host.text("pending") == identity and host.text("started") is None:
+    if pending(host) == identity and host.text("started") is None:
         host.keep("started", identity)
         try:
-            write(host)
+            write(host, identity)
             process = host.start(["netplan", "apply"], f"{BASE}/apply.log")
         except OSError as exc:
             applied(host, identity, 1, f"{exc.filename or exc.filename2 or 'a file'}: {exc.strerror}")
-    deadline = float(host.document("journal.json").get("deadline", 0))
-    while host.text("pending") == identity and host.clock() < deadline:
+        except Damaged as exc:
+            applied(host, identity, 1, str(exc))
+    deadline = deadline_of(host, identity)
+    while pending(host) == identity and host.clock() < deadline:
         rc = process.poll() if process else None
         if rc is not None:
             applied(host, identity, rc, host.text("apply.log") or "")
@@ -463,6 +543,8 @@ def time_is_up(host: Host, identity: str, by: str = "guard") -> bool:
     """Roll back if the change is still unconfirmed; returns whether that succeeded."""
     with host.lock():
         last = roll_back(host, identity, by, by)
+    for failure in last["failed"] if last else ():
+        sys.stderr.write(f"{failure}\n")
     return not (last and last["failed"])
 
 
@@ -472,7 +554,7 @@ def main(argv: t.Sequence[str], host: Host | None = None) -> int:
     if list(argv[:1]) == ["guard"] and len(argv) == 2:
         return 0 if guard(host, argv[1]) else 1
     if list(argv) == ["boot"]:
-        return 0 if time_is_up(host, host.text("pending") or "", "boot") else 1
+        return 0 if time_is_up(host, pending(host) or "", "boot") else 1
     sys.stderr.write("usage: program.py guard ID | boot\n")
     return 2
 

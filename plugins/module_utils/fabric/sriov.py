@@ -18,6 +18,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.document import document_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
@@ -95,7 +96,7 @@ class Sriov:
         for path, ours in ((persist.JOURNAL, True), (persist.CONFIG, False)):
             try:
                 text = pathlib.Path(self.root + path).read_text(encoding="utf-8")
-                document: vfs.Document = json.loads(text)
+                document = document_of(text)
                 functions = document["functions"] if ours else [_bare(entry) for entry in document["functions"]]
                 return {"version": 1, "functions": functions}
             except FileNotFoundError:

@@ -172,9 +172,9 @@ class NcclHost:
     def _journal(self) -> dict[str, t.Any]:
         data = self.host.image(JOURNAL).data
         try:
-            found = json.loads(data or b"{}")
-            return {"sysctls": dict(found.get("sysctls", {})), "folders": list(found.get("folders", []))}
-        except (ValueError, AttributeError, TypeError) as exc:
+            found = {"sysctls": {}, "folders": []} if data is None else json.loads(data)
+            return {"sysctls": dict(found["sysctls"]), "folders": list(found["folders"])}
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as exc:
             raise CollectionError(
                 f"{JOURNAL}: not what this role wrote ({exc}). Move it away, and run this again."
             ) from exc

@@ -151,7 +151,7 @@ def test_commands_that_are_absent_or_take_too_long_are_told_apart(tmp_path: path
 def test_a_disk_that_is_full_is_told_and_nothing_is_applied(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.prepared(0.6)
 
-    def full(host: Host) -> None:
+    def full(host: Host, identity: str) -> None:
         raise OSError(28, "No space left on device", PATH)
 
     monkeypatch.setattr(rollback, "write", full)
