@@ -161,6 +161,7 @@ def stages() -> list[Stage]:
             seconds=300,
             environment={"ANSIBLE_PIPELINING": "0"},  # an owner's ansible.cfg need not have it
         ),
+        Stage("attacks", [["pytest", "tests/attacks", "--durations=10"]], light=True, seconds=100),
         # The properties once more, with all their examples.
         Stage(
             "unit-more",

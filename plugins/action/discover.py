@@ -19,6 +19,7 @@ class ActionModule(ControllerAction):
     """Check the arguments, compose, write, report."""
 
     arguments = ARGUMENTS
+    reported = ("hosts",)
     _supports_diff = True
 
     def act(self, asked: Plain) -> Plain:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.fabric_changes import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes, netplan_file
@@ -25,5 +26,5 @@ class ActionModule(ControllerAction):
         options = {key: asked[key] for key in ("trust", "spoof_check", "reset_stranded")}
         found: Plain = to_plain(changes.changes(planned, node, options, parts, asked["path"]))
         if "netplan" in parts:
-            found["netplan"] = to_plain(netplan_file.file_of(planned, from_plain(Node, node).netplan.renderer))
+            found["netplan"] = to_plain(netplan_file.file_of(planned, read_in(Node, node, host).netplan.renderer))
         return found

@@ -14,6 +14,7 @@ class ActionModule(ControllerAction):
     """Gather, plan."""
 
     arguments = ARGUMENTS
+    reported = ("machine", "server", "archives")
 
     def act(self, asked: Plain) -> Plain:
         """Return the plan; failed if something prevents it."""

@@ -55,13 +55,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 def gid_index(per_host: t.Any) -> t.Any:
     """Return whether one GID index fits all hosts."""
     from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry, common_index
-    from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
     if not isinstance(per_host, t.Mapping) or not all(isinstance(gids, list) for gids in per_host.values()):
         raise CollectionError("a dictionary with a list of GID entries for each host is needed.")
     return common_index(
         {
-            host: [from_plain(GidEntry, entry, f"{host}[{i}]") for i, entry in enumerate(gids)]
+            host: [read_in(GidEntry, entry, f"{host}[{i}]") for i, entry in enumerate(gids)]
             for host, gids in per_host.items()
         }
     )

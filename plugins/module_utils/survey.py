@@ -15,13 +15,13 @@ import os
 import pathlib
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.lldp import Neighbour, read_lldp
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import unit_states
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import ADDRESS, CollectionError
 
 K3S_CONFIG = "/etc/rancher/k3s"
 DOCKER_CONFIG = "/etc/docker/daemon.json"
@@ -33,7 +33,7 @@ _CIDR = re.compile(r"\d+\.\d+\.\d+\.\d+/\d+")
 class Net:
     """An IPv4 network in use, as `address/prefix`. dev: the interface of its route, if there is one; why: the source."""
 
-    network: str
+    network: str = field(metadata=ADDRESS)
     dev: str | None
     why: str
 

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import reprlib
 import types
 import typing as t
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
+from ipaddress import IPv4Interface, IPv6Address
 
 T = t.TypeVar("T")
+
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = 120
 
 MIB = 2**20  # bytes
 GIB = 2**30
@@ -28,6 +32,15 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")  # the worst fir
 ROCE_V1 = "IB/RoCE v1"
 ROCE_V2 = "RoCE v2"
 
+
+def of_form(check: t.Callable[[str], t.Any], like: str) -> dict[str, t.Any]:
+    """Return a field's metadata for `from_plain`: its text must be one that `check` does not refuse with a ValueError."""
+    return {"form": check, "like": like}
+
+
+ADDRESS = of_form(IPv4Interface, "192.0.2.1/24")  # an IPv4 address, with or without prefix
+_GID = of_form(IPv6Address, "fe80::1")
+
 # --- what a node has ------------------------------------------------------------------------------------------------
 
 
@@ -36,7 +49,7 @@ class Gid:
     """One used entry of a port's GID table (`/sys/class/infiniband/HCA/ports/N/gids/INDEX`)."""
 
     index: int
-    gid: str
+    gid: str = field(metadata=_GID)
     type: str | None
     netdev: str | None
 
@@ -93,7 +106,7 @@ class Netdev:
     operstate: str | None = None
     carrier: bool | None = None
     speed_mbps: int | None = None
-    ipv4: tuple[str, ...] = ()  # "address/prefix"
+    ipv4: tuple[str, ...] = field(default=(), metadata=ADDRESS)  # "address/prefix"
     arp: Arp = Arp()
 
 
@@ -328,13 +341,16 @@ def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
     """
     where = where or cls.__name__
     if not isinstance(data, t.Mapping):
-        raise CollectionError(f"{where}: a dictionary is needed, not {type(data).__name__} {data!r}.")
+        raise CollectionError(f"{where}: a dictionary is needed, not {type(data).__name__} {_shown.repr(data)}.")
     hints = _hints(t.cast(t.Any, cls))
     fields = {f.name: f for f in dataclasses.fields(t.cast(t.Any, cls))}
     unknown = sorted(set(data) - set(fields))
     if unknown:
-        raise CollectionError(f"{where}: unknown key {unknown[0]!r}. Known keys: {', '.join(fields)}.")
+        raise CollectionError(f"{where}: unknown key {_shown.repr(unknown[0])}. Known keys: {', '.join(fields)}.")
     values = {name: _convert(hints[name], data[name], f"{where}.{name}") for name in fields if name in data}
+    for name in values:
+        if fields[name].metadata:
+            _check(values[name], fields[name].metadata, f"{where}.{name}")
     try:
         return cls(**values)
     except TypeError as exc:
@@ -344,6 +360,18 @@ def from_plain(cls: type[T], data: t.Any, where: str = "") -> T:
             if n not in data and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         ]
         raise CollectionError(f"{where}: key {', '.join(map(repr, missing))} is missing.") from exc
+
+
+def _check(value: t.Any, metadata: t.Mapping[str, t.Any], where: str) -> None:
+    held = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else [value]
+    for each in held:
+        try:
+            if each is not None and "form" in metadata:
+                metadata["form"](each)
+        except ValueError:
+            raise CollectionError(
+                f"{where}: {_shown.repr(each)} does not have the form of {metadata['like']}."
+            ) from None
 
 
 @functools.cache
@@ -362,21 +390,21 @@ def _convert(hint: t.Any, value: t.Any, where: str) -> t.Any:
         return _convert(next(a for a in args if a is not types.NoneType), value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise CollectionError(f"{where}: a list is needed, not {type(value).__name__} {value!r}.")
+            raise CollectionError(f"{where}: a list is needed, not {type(value).__name__} {_shown.repr(value)}.")
         return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is dict:
         if not isinstance(value, t.Mapping):
-            raise CollectionError(f"{where}: a dictionary is needed, not {type(value).__name__} {value!r}.")
+            raise CollectionError(f"{where}: a dictionary is needed, not {type(value).__name__} {_shown.repr(value)}.")
         return {str(k): _convert(args[1], v, f"{where}.{k}") for k, v in value.items()}
     if origin is t.Literal:
         if value not in args:
-            raise CollectionError(f"{where}: {value!r} is not one of {', '.join(map(str, args))}.")
+            raise CollectionError(f"{where}: {_shown.repr(value)} is not one of {', '.join(map(str, args))}.")
         return value
     if dataclasses.is_dataclass(hint):
         return from_plain(t.cast(t.Any, hint), value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise CollectionError(f"{where}: {value!r} is not of type {hint.__name__}.")
+        raise CollectionError(f"{where}: {_shown.repr(value)} is not of type {hint.__name__}.")
     # Ansible's own strings and numbers are subclasses, which YAML libraries refuse to write.
     return hint(value) if hint in (str, int, float) else value

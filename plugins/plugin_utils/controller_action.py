@@ -11,6 +11,7 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
@@ -26,6 +27,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
     arguments: t.ClassVar[t.Mapping[str, t.Any]] = {}
     required_if: t.ClassVar[t.Sequence[t.Any]] = ()
     initial: t.ClassVar[Plain] = {}  # defaults for keys of the result that `act` does not set
+    reported: t.ClassVar[t.Sequence[str]] = ()  # arguments that hold what nodes report: `act` gets them as plain facts
 
     _supports_check_mode = True
     _supports_diff = False
@@ -38,7 +40,8 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         self.task_vars = task_vars or {}
         checked, _arguments = self.validate_argument_spec(dict(self.arguments), required_if=list(self.required_if))
         try:
-            made = self.act(checked.validated_parameters)
+            asked = checked.validated_parameters
+            made = self.act({**asked, **{name: foreign.facts(asked[name], name) for name in self.reported}})
         except CollectionError as exc:
             made = self.failure(str(exc))
         return {**self.result, **made}
@@ -50,7 +53,10 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
     def failure(self, text: str) -> Plain:
         """Return a failed result that names the action."""
         plugin = next(each for each in type(self).__mro__ if each.__name__ == "ActionModule")
-        return {"failed": True, "msg": f"dgxspark.cluster.{plugin.__module__.rpartition('.')[2]}: {text}"}
+        return {
+            "failed": True,
+            "msg": f"dgxspark.cluster.{plugin.__module__.rpartition('.')[2]}: {foreign.lines(text)}",
+        }
 
     def variable(self, name: str, default: t.Any = None) -> t.Any:
         """Return a variable of the task's host, templated, or the default if it is not set."""
@@ -62,13 +68,13 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         return {host: self.of_host(host, name, default) for host in hosts if only is None or host in only}
 
     def of_host(self, host: str, name: str, default: t.Any = None) -> t.Any:
-        """Return a variable, fact or registered result of one host, or the default if it has none."""
+        """Return a variable, fact or registered result of one host, made plain, or the default if it has none."""
         hostvars = self.task_vars["hostvars"]
         raw = hostvars.raw_get(host).get(name, default) if host in hostvars else default
         # Registered results are data: templating them triggers warnings about keys that Ansible adds and deprecates (skipped_reason).
-        if raw is default or (isinstance(raw, t.Mapping) and "changed" in raw):
-            return raw
-        return hostvars[host][name]
+        if raw is not default and not (isinstance(raw, t.Mapping) and "changed" in raw):
+            raw = hostvars[host][name]
+        return raw if raw is default else foreign.facts(raw, f"{host}: {name}", foreign.lines)
 
     def versions(self) -> dict[str, str | None]:
         """Return the versions for a report: this collection and ansible-core."""

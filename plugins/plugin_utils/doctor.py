@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health, low_power
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
     SEVERITIES,
     CollectionError,
-    from_plain,
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures
@@ -87,7 +87,7 @@ class SiteState:
 def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str, str]]:
     """Return the hosts' `health`, and their `health_error`. CollectionError for malformed input."""
     health = {
-        name: from_plain(Health, seen["health"], f"hosts.{name}.health")
+        name: read_in(Health, seen["health"], f"hosts.{name}.health")
         for name, seen in hosts.items()
         if seen.get("health")
     }

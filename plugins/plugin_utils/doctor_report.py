@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import Diagnosis, SiteState
@@ -33,9 +34,9 @@ def seen(facts: Plain | None, read: Plain | None, fault: str | None, health: Pla
         # A host that answers is up, even if its facts cannot be read (no root, a full disk).
         "reached": not read.get("unreachable") and not health.get("unreachable"),
         "facts": facts,
-        "error": None if facts else fault or read.get("msg") or "no answer",
+        "error": None if facts else line(fault or read.get("msg") or "no answer"),
         "health": whole,
-        "health_error": None if whole or health.get("skipped") else health.get("msg") or "no answer",
+        "health_error": None if whole or health.get("skipped") else line(health.get("msg") or "no answer"),
     }
 
 

@@ -17,12 +17,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as scanner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     SEVERITIES,
     CollectionError,
     Severity,
-    from_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
@@ -191,7 +191,7 @@ def readings_of(values: t.Any, where: str) -> list[Reading]:
     """Build readings from their plain form, as a module returns it."""
     if not isinstance(values, (list, tuple)):
         raise CollectionError(f"{where}: a list is needed, not {type(values).__name__}.")
-    return [from_plain(Reading, value, f"{where}[{i}]") for i, value in enumerate(values)]
+    return [read_in(Reading, value, f"{where}[{i}]") for i, value in enumerate(values)]
 
 
 def findings(readings: t.Sequence[Reading], table: Table) -> list[Plain]:

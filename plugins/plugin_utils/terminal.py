@@ -8,6 +8,8 @@ from __future__ import annotations
 from ansible import constants
 from ansible.utils.display import Display
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
+
 # Programs parse these callbacks' standard output, so text for people goes to standard error.
 FOR_PROGRAMS = frozenset({"json", "jsonl"})
 
@@ -20,5 +22,8 @@ def for_program() -> bool:
 
 
 def say(text: str) -> None:
-    """Print the text unchanged; `debug` would quote and wrap it."""
-    _display.display(text, stderr=for_program())
+    """Print the text as it is, but without control characters: part of it may come from a node, a file or a server.
+
+    `debug` would quote and wrap it.
+    """
+    _display.display(foreign.lines(text), stderr=for_program())

@@ -13,8 +13,9 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 WORD = 4  # bytes
 FULL = frozenset({2**32 - 1, 2**64 - 1})  # a counter that does not wrap stops here
@@ -162,4 +163,4 @@ def counters_of(plain: t.Any, where: str = "counters") -> list[PortCounters]:
     """Build readings from their plain form. Raises CollectionError naming the key."""
     if not isinstance(plain, (list, tuple)):
         raise CollectionError(f"{where}: a list is needed, not {type(plain).__name__}.")
-    return [from_plain(PortCounters, item, f"{where}[{number}]") for number, item in enumerate(plain)]
+    return [read_in(PortCounters, item, f"{where}[{number}]") for number, item in enumerate(plain)]

@@ -23,7 +23,7 @@ class Installed:
     """The K3s of a node. `ours` is the record that this collection wrote at the installation; None if it did not install it."""
 
     version: str | None = None
-    role: str | None = None
+    role: layout.Role | None = None
     sha256: str | None = None
     active: str = "inactive"
     enabled: str = "not-found"

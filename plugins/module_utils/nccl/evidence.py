@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import facts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import (
     Evidence,
@@ -54,6 +55,7 @@ def _pack_member(member: Member) -> Plain:
 
 def unpack(data: t.Any, where: str = "log") -> Evidence:
     """Rebuild evidence from its plain form; CollectionError for anything else."""
+    data = facts(data, where)
     try:
         return Evidence(
             {str(name): int(count) for name, count in data["sources"].items()},

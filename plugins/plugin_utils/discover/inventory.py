@@ -12,6 +12,7 @@ import typing as t
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line, templated
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import Composed
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Seen
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import FUNCTIONS
@@ -22,11 +23,18 @@ _WIDTH = 120
 _CONTROLLER = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 
 
+class _Unsafe(str):
+    """A text that Ansible must not evaluate."""
+
+
 class _Dumper(yaml.SafeDumper):
     """Indents lists below their key, as yamllint requires."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
+
+
+_Dumper.add_representer(_Unsafe, lambda dumper, text: dumper.represent_scalar("!unsafe", str(text), style="'"))
 
 
 def files(seen: t.Sequence[Seen], made: Composed) -> dict[str, str]:
@@ -58,7 +66,7 @@ def _hosts(seen: t.Sequence[Seen], made: Composed, own: t.Mapping[str, dict[str,
         "      children:",
         "        # The machine that runs Ansible. It stays first, whether or not it is one of the Sparks.",
         "        spark_controller:",
-        *_indented({"hosts": {"controller": _CONTROLLER}}, 10),
+        *_indented({"hosts": {"controller": _CONTROLLER}}, 10, templates=True),
         "        dgx:",
         "          hosts:",
     ]
@@ -87,7 +95,7 @@ def _k3s(seen: t.Sequence[Seen]) -> t.Iterator[str]:
     else:
         told = ", ".join(f"{name} {k3s.role or 'of an unknown role'} {k3s.version}" for name, k3s in installed.items())
         by = "but not by this collection" if not all(k3s.ours for k3s in installed.values()) else "by this collection"
-        yield f"    # K3s is installed, {by}: {told}."
+        yield f"    # K3s is installed, {by}: {line(told)}."
         if not servers:
             yield "    # Its server is another machine: add it to the inventory, and to a group k3s_server."
         yield "    # Uncomment these lines if it is to be taken over."
@@ -138,18 +146,30 @@ def foreign_files(seen: t.Sequence[Seen], made: Composed) -> list[tuple[str, str
     return found
 
 
+def _marked(value: t.Any) -> t.Any:
+    if isinstance(value, dict):
+        return {key: _marked(own) for key, own in value.items()}
+    if isinstance(value, list):
+        return [_marked(own) for own in value]
+    return _Unsafe(value) if templated(value) else value
+
+
 def _comment(text: str, indent: int) -> list[str]:
     head = " " * indent + "# "
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False, break_on_hyphens=False
+        line(text), _WIDTH, initial_indent=head, subsequent_indent=head, break_long_words=False, break_on_hyphens=False
     )
 
 
-def _indented(value: t.Mapping[str, t.Any], indent: int) -> list[str]:
-    """Dump a mapping: scalars, and lists or dictionaries of scalars, on one line; anything else below its key."""
+def _indented(value: t.Mapping[str, t.Any], indent: int, templates: bool = False) -> list[str]:
+    """Dump a mapping: scalars, and lists or dictionaries of scalars, on one line; anything else below its key.
+
+    templates: whether Ansible is to evaluate its texts. Those of nodes are marked unsafe: Ansible trusts the files that it reads.
+    """
     lines = []
     # Through JSON, because YAML cannot represent Ansible's string types.
-    for key, own in json.loads(json.dumps(value)).items():
+    plain = json.loads(json.dumps(value))
+    for key, own in (plain if templates else _marked(plain)).items():
         style = None if isinstance(own, (dict, list)) else False
         text = yaml.dump(
             {key: own}, Dumper=_Dumper, sort_keys=False, default_flow_style=style, width=_WIDTH, allow_unicode=True

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.link_probe import Heard
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.survey import Survey
@@ -16,7 +17,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     Function,
     Node,
-    from_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import Hardware
 
@@ -84,8 +84,8 @@ def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
             ("machine", "machine", Machine),
         ):
             if plain.get(key):
-                parts[field] = from_plain(t.cast(t.Any, cls), plain[key], f"{typed}: {key}")
-        heard = tuple(from_plain(Heard, one, f"{typed}: links") for one in plain.get("links") or ())
+                parts[field] = read_in(t.cast(t.Any, cls), plain[key], f"{typed}: {key}")
+        heard = tuple(read_in(Heard, one, f"{typed}: links") for one in plain.get("links") or ())
         unread = tuple((str(what), str(why)) for what, why in (plain.get("unread") or {}).items())
         name = typed if keep_names else f"spark{number}"
         error = str(plain["error"]) if plain.get("error") else None

@@ -10,6 +10,7 @@ import functools
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, persist, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
@@ -52,7 +53,7 @@ def changes(
     for part in parts:
         if part not in PARTS:
             raise CollectionError(f"parts: there is no part {part!r}. {near(part, PARTS)}")
-    host, seen = from_plain(PlannedHost, planned), from_plain(Node, node)
+    host, seen = from_plain(PlannedHost, planned), read_in(Node, node, "node")
     found: Difference = {"changes": [], "findings": []}
     if not host.functions:
         return found

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import FUNCTIONS, INDEX, HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan, fabric_plan
@@ -78,7 +79,7 @@ def _input(name: str, variables: t.Mapping[str, t.Any]) -> HostInput:
         name=name,
         index=variables.get(INDEX),
         management=str(management) if isinstance(management, str) else None,
-        node=None if facts is None else from_plain(Node, facts, f"{name}: {FACTS}"),
+        node=None if facts is None else read_in(Node, facts, f"{name}: {FACTS}"),
         functions=variables.get(FUNCTIONS),
         by=(
             str(variables.get("ansible_port") or variables.get("ansible_ssh_port") or 22),

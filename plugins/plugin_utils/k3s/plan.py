@@ -15,9 +15,10 @@ import urllib.parse
 
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed, Machine
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import archives as k3s_archives
@@ -83,7 +84,7 @@ def _variables(hostvars: t.Any, host: str) -> Plain:
 
 
 def _machine(value: t.Any, where: str) -> Machine | None:
-    return None if value is None else from_plain(Machine, value, f"{where}: machine")
+    return None if value is None else read_in(Machine, value, f"{where}: machine")
 
 
 def plan(

@@ -13,12 +13,12 @@ import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
     CollectionError,
     Node,
     PlannedHost,
-    from_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
@@ -174,7 +174,7 @@ def _memory(spark: Spark, given: float | None, node: Plain | None) -> Spark:
         return replace(spark, free_gib=given, given=True)
     if node is None:
         return replace(spark, unseen="it did not answer")
-    free = from_plain(Node, node, f"cluster: nodes.{spark.host}").mem_available_kib
+    free = read_in(Node, node, f"cluster: nodes.{spark.host}").mem_available_kib
     return (
         replace(spark, unseen="it does not report MemAvailable")
         if free is None

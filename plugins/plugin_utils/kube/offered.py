@@ -13,7 +13,8 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Node
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import status
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import SRIOV
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, MANAGER, PART, Plain
@@ -144,7 +145,7 @@ def _why(host: str, lacking: t.Sequence[str], pools: t.Mapping[str, str], facts:
     log = f"See `kubectl logs -n kube-system -l {PART}=sriov_device_plugin` of that node."
     if not facts or host not in facts:
         return f"the SR-IOV device plugin runs, but has not found it. {log}"
-    node = from_plain(Node, facts[host], f"{host}: roce_info")
+    node = read_in(Node, facts[host], f"{host}: roce_info")
     vfs = {vf.pci: vf for function in node.functions for vf in function.vfs}
     for name in lacking:
         pci = pools.get(name)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.pod import STARTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, RANK, Plain, plan_of
@@ -155,7 +156,7 @@ def short_of_memory(node: t.Mapping[str, t.Any], needed_gib: float | None, host:
     """Return a message if a node (roce_info's facts) lacks the memory that the plan counts on."""
     if needed_gib is None:
         return []
-    free = from_plain(Node, node, f"{host}: roce_info").mem_available_kib
+    free = read_in(Node, node, f"{host}: roce_info").mem_available_kib
     if free is None:
         raise CollectionError(f"{host}: MemAvailable is not known. Gather roce_info again.")
     have = free / GIB_IN_KIB

@@ -9,12 +9,12 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
     CollectionError,
     Finding,
     Node,
-    from_plain,
 )
 
 SOURCE = ("MemAvailable and namespaces, as roce_info read them",)
@@ -67,7 +67,7 @@ def look(nodes: t.Mapping[str, t.Any], hosts: t.Sequence[str], given: t.Containe
         if host not in nodes:
             silent += [host] if host not in given else []
             continue
-        node = from_plain(Node, nodes[host], f"cluster: nodes.{host}")
+        node = read_in(Node, nodes[host], f"cluster: nodes.{host}")
         if node.kernel:
             kernels[node.kernel] = (*kernels.get(node.kernel, ()), host)
         if host in given:

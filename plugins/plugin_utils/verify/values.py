@@ -9,6 +9,7 @@ import functools
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry, judge
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
@@ -276,9 +277,10 @@ def evidence_of(
 def _host(name: str, value: t.Any) -> HostEvidence:
     if not isinstance(value, t.Mapping):
         raise CollectionError(f"hosts.{name}: a dictionary is needed, not {type(value).__name__}.")
+    value = foreign.facts(value, name)
     facts = value.get("facts")
     return HostEvidence(
-        node=from_plain(Node, facts, f"hosts.{name}.facts") if facts else None,
+        node=foreign.read_in(Node, facts, f"hosts.{name}.facts") if facts else None,
         error=value.get("error"),
         probe=value.get("probe"),
         probe_error=value.get("probe_error"),
