@@ -17,8 +17,8 @@ import typing as t
 import yaml
 
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
+from ansible_collections.dgxspark.cluster.tests.unit.owner import PROGRAM, ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 Plain = dict[str, t.Any]
 MODEL, OTHER = "qwen3.5-397b-a17b-nvfp4", "glm-4.7-nvfp4"
 NOT_RUN = "not run: the library kubernetes or the collection kubernetes.core is not there"
@@ -122,7 +122,7 @@ class Site:
             "ANSIBLE_NOCOLOR": "1",
             **self.environment,
         }
-        program = str(pathlib.Path(sys.executable).parent / "ansible-playbook")
+        program = str(PROGRAM)
         place = self.folder / "variables.json"  # not in argv: a test looks for a token there
         place.write_text(json.dumps(given), encoding="utf-8")
         command = [program, "-i", "hosts.yml", self.playbook, "-e", f"@{place}", *options]

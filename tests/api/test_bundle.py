@@ -13,8 +13,8 @@ import zipfile
 import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
-from ansible_collections.dgxspark.cluster.tests.api.test_k8s_dgx import StandIn
 from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Wall
+from ansible_collections.dgxspark.cluster.tests.support.kube_site import StandIn
 from ansible_collections.dgxspark.cluster.tests.unit import bundles
 
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)

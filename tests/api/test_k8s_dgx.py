@@ -10,36 +10,15 @@ import pathlib
 import re
 import tarfile
 import typing as t
-import urllib.request
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.api.harness import MODEL, OTHER
-from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.support.kube_site import StandIn
 
 Plain = dict[str, t.Any]
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
-
-
-class StandIn(harness.Site):
-    """The site with a stand-in for its cluster."""
-
-    def __init__(self, folder: pathlib.Path) -> None:
-        self.cluster = kube_api.Cluster([f"spark{number}" for number in range(1, 5)])
-        self.server = kube_api.serve(self.cluster, folder / "kubeconfig")
-        super().__init__(folder, folder / "kubeconfig")
-
-    def names(self, kind: str) -> set[str]:
-        """Return the names of all objects of a kind."""
-        return {key[3] for key, made in self.cluster.objects.items() if made["kind"] == kind}
-
-    def say(self, said: Plain) -> None:
-        """Tell the stand-in what state pods come up in, by the start of their names or by their image."""
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.server.server_port}/_say", json.dumps(said).encode(), method="POST"
-        )
-        urllib.request.urlopen(request).close()
 
 
 @pytest.fixture

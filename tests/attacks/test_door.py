@@ -14,11 +14,16 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.rank.test_door import KEY, Door, made
-
-__all__ = ["made"]
+from ansible_collections.dgxspark.cluster.tests.support.door import KEY, Door
 
 OWNER = f"GET /v1/models HTTP/1.1\nHost: a\nAuthorization: Bearer {KEY}\n"
+
+
+@pytest.fixture
+def made(tmp_path: pathlib.Path) -> t.Iterator[Door]:
+    each = Door(tmp_path)
+    yield each
+    each.close()
 
 
 def few_descriptors(made: Door, count: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import relay as relays
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.transfer.test_relay import made
+from ansible_collections.dgxspark.cluster.tests.support.parcels import made
 
 CONTENT = b"weights " * 4000
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pathlib
 import subprocess
-import sys
 
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.tests.support.documents import ansible_doc
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 from ansible_collections.dgxspark.cluster.tools import docs
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(sys.executable).parent
-
-
-def ansible_doc(*arguments: str) -> dict[str, dict[str, object]]:
-    done = subprocess.run([BIN / "ansible-doc", "--json", *arguments], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "has errors" not in done.stderr, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(("kind", "folder"), [("module", "modules"), ("filter", "filter"), ("lookup", "lookup")])

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.tests.docs.test_docs import ansible_doc
+from ansible_collections.dgxspark.cluster.tests.support.documents import ansible_doc
 from ansible_collections.dgxspark.cluster.tests.unit import bundles, matrix_driven, reports
 from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, ROOT, Owner, can_run
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster

@@ -13,11 +13,12 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit import guide
 from ansible_collections.dgxspark.cluster.tests.unit.exposition import parse
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import needed
-from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan_serving import PROGRAM, shown
-from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inventory, collections_path
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, can_run
 
 # STAND-IN for systemctl: a unit is enabled and runs, or is neither. It starts nothing.
 SYSTEMCTL = """#!/bin/sh
@@ -35,7 +36,7 @@ esac
 PLACES = {"etc": "/etc", "lib": "/usr/local/lib", "var": "/var/lib"}
 INSIDE = 'for place in etc:/etc lib:/usr/local/lib var:/var/lib; do mount --bind "$0/${place%%:*}" "${place#*:}" || exit 99; done; exec "$@"'
 
-pytestmark = [needed(), pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")]
+pytestmark = [needed(), pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)]
 
 
 class Spark:

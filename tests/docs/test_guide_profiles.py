@@ -16,12 +16,12 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit import guide
 from ansible_collections.dgxspark.cluster.tests.unit.model_configs import PUBLIC
-from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan_serving import PROGRAM, shown
-from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inventory, collections_path
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "docsite" / "rst" / "guide_profiles.rst").read_text(encoding="utf-8")
 MODEL = "Qwen/Qwen3-32B"
 # Parts of facts that the schema describes once.
@@ -53,7 +53,7 @@ def endpoint() -> t.Iterator[str]:
     server.shutdown()
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")
+@pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pathlib.Path) -> None:
     inventory = Inventory()
     for facts in inventory.hosts.values():

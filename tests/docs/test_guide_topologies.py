@@ -7,8 +7,8 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import Options, environment
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.support.cabled import cabled
 from ansible_collections.dgxspark.cluster.tests.unit import guide
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.nccl.test_environment import cabled
 
 DIVIDES, OPPOSITE = (" ".join(block.split()) for block in guide.blocks("guide_topologies", "text"))
 

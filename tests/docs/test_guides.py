@@ -17,10 +17,9 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.benchmarks import from_the_readme
 from ansible_collections.dgxspark.cluster.tests.unit import guide
-from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, NO_ANSIBLE, Owner, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, NO_ANSIBLE, ROOT, Owner, can_run
 from ansible_collections.dgxspark.cluster.tools import docs, troubleshooting
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = sorted(path.stem for path in guide.GUIDES.glob("*.rst"))
 TYPED = [
     (name, command)

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 from ansible_collections.dgxspark.cluster.tools import links
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKDOWN = [path for path in links.texts() if path.suffix == ".md"]
 PICTURE_BYTES = 200_000
 

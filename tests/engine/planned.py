@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
-import socket
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.engine.kubelet import Pod
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED
 
 Plain = dict[str, t.Any]
@@ -34,21 +34,6 @@ def total_gib() -> float:
 def free_gib() -> float:
     """Return how much of it is free."""
     return min(total_gib(), _gib("/proc/meminfo", "MemAvailable"))
-
-
-def free_port(count: int = 1) -> int:
-    """Return the first of `count` consecutive ports that are free now."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            continue
-        return first
 
 
 def plan(overlays: t.Sequence[str]) -> Plain:

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import supervisor
-from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive, free_port
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
+from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive
 
 ENGINE = """
 import http.server, json, os, pathlib, sys, threading

@@ -17,6 +17,7 @@ import urllib.request
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import sources
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 
 Plain = dict[str, t.Any]
 PATIENCE = 120  # seconds that a busy machine may take for any step; no test waits this long on purpose
@@ -52,12 +53,6 @@ while True:
         sys.exit(int((folder / f"end-{rank}").read_text()))
     time.sleep(0.05)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listening(folder: pathlib.Path) -> load_guard.Guard:

@@ -16,8 +16,6 @@ import time
 import pytest
 
 STAND_INS = pathlib.Path(__file__).resolve().parents[1] / "stand_ins"
-BIN = pathlib.Path(sys.executable).parent
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def possible() -> str | None:

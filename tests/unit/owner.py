@@ -18,6 +18,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
+PROGRAM = BIN / "ansible-playbook"
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 DOWN = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
 NO_ANSIBLE = "ansible-playbook is not beside Python"
@@ -29,7 +30,7 @@ Hosts = t.Mapping[str, t.Mapping[str, t.Any]]
 
 def can_run() -> bool:
     """Whether there is an ansible-playbook to run."""
-    return (BIN / "ansible-playbook").exists()
+    return PROGRAM.exists()
 
 
 class Owner:
@@ -81,7 +82,7 @@ class Owner:
     def typed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ansible-playbook with the arguments that an owner types in this folder."""
         return subprocess.run(
-            [str(BIN / "ansible-playbook"), *arguments],
+            [str(PROGRAM), *arguments],
             cwd=self.folder,
             check=False,
             capture_output=True,

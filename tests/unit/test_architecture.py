@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
 PLUGINS = ROOT / "plugins"
 OWN = "ansible_collections.dgxspark.cluster.plugins"
 THIN = ("modules", "action", "filter", "lookup")
@@ -137,3 +138,18 @@ def test_nothing_points_outside_the_repository() -> None:
     assert not [
         str(f) for f in files if f.is_file() and pattern.search(f.read_text(encoding="utf-8", errors="replace"))
     ]
+
+
+def test_nothing_is_imported_from_a_file_of_tests() -> None:
+    """What two of them need is in tests/support, or in another module that pytest does not collect."""
+    files = python_files("tests", "lab", "tools", "benchmarks")
+    collected = {path.stem for path in files if path.stem.startswith("test_")}
+    taken = {
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for word in [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+        if word.rpartition(".")[2] in collected
+    }
+    assert not taken

@@ -13,37 +13,12 @@ import sys
 import typing as t
 
 import pytest
-import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Netdev, to_plain
+from ansible_collections.dgxspark.cluster.tests.support.inventories import FIRST, SECOND, UNSET, Inventory, seen
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-UNSET = ...
-
-
-class Inventory:
-    """An owner's inventory: the settings, and the hosts of the group `dgx` with their variables."""
-
-    def __init__(self, topology: str = "switch", hosts: int = 4) -> None:
-        self.fabric: t.Any = {"hardware": "spark", "topology": topology, "management_networks": ["192.0.2.0/24"]}
-        self.hosts: dict[str, dict[str, t.Any]] = {
-            name: {"ansible_host": f"192.0.2.{10 + number}"} for number, name in enumerate(names(hosts), 1)
-        }
-        self.group = "dgx"
-
-    def write(self, folder: pathlib.Path) -> pathlib.Path:
-        folder.mkdir(parents=True)
-        tree = {
-            "all": {
-                "vars": {} if self.fabric is UNSET else {"dgxspark_fabric": self.fabric},
-                "hosts": {"controller": {"ansible_connection": "local"}},
-                "children": {self.group: {"hosts": self.hosts}},
-            }
-        }
-        (folder / "hosts.yml").write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
-        return folder
-
+from ansible_collections.dgxspark.cluster.tests.unit.owner import PROGRAM, ROOT
 
 Case = tuple[str, Inventory, tuple[str, ...]]
 CASES: list[Case] = []
@@ -257,14 +232,6 @@ def one_fabric_for_all() -> t.Iterator[Case]:
     yield "host", inventory, ("dgxspark_fabric.mtu", "spark2", "spark1")
 
 
-def seen(*functions: dict[str, t.Any], **more: t.Any) -> dict[str, t.Any]:
-    return {"functions": [{"totalvfs": 8, **function} for function in functions], **more}
-
-
-FIRST = {"pci": "0000:01:00.0", "netdev": {"name": "enp1s0f0np0"}}
-SECOND = {"pci": "0002:01:00.0", "netdev": {"name": "enP2p1s0f0np0"}}
-
-
 @mutator
 def what_nodes_show() -> t.Iterator[Case]:
     for name, facts, needles in (
@@ -320,12 +287,6 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, t.
     return {folders[place]: verdict for place, verdict in json.loads(done.stdout.splitlines()[-1]).items()}
 
 
-def collections_path() -> str:
-    """Return the folder in which this checkout is ansible_collections/dgxspark/cluster, for separate processes."""
-    place = next(p for p in sys.path if (pathlib.Path(p) / "ansible_collections" / "dgxspark" / "cluster").is_dir())
-    return os.pathsep.join(filter(None, [place, os.environ.get("ANSIBLE_COLLECTIONS_PATH")]))
-
-
 def test_there_are_enough_cases_and_each_has_a_name() -> None:
     assert len(CASES) >= 100
     assert len({name for name, _inventory, _needles in CASES}) == len(CASES)
@@ -375,7 +336,7 @@ def show_plan(folder: pathlib.Path, inventory: Inventory) -> tuple[int, str, boo
     ssh.write_text(f"#!/bin/sh\ntouch {trap}\nexit 255\n", encoding="utf-8")
     ssh.chmod(0o755)
     extra = {"ansible_ssh_executable": str(ssh), "dgxspark_plan_file": str(folder / "plan.json")}
-    program = pathlib.Path(sys.executable).parent / "ansible-playbook"
+    program = PROGRAM
     place = inventory.write(folder / "inventory")
     done = subprocess.run(
         [program, ROOT / "playbooks" / "plan.yml", "-i", place, "-e", json.dumps(extra)],

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
 PLUGINS = sorted(path.relative_to(ROOT) for path in (ROOT / "plugins").rglob("*.py") if path.name != "__init__.py")
 FOLDERS = ("lab", "plugins", "roles", "tests", "tools")
 

@@ -7,7 +7,8 @@ import pathlib
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir()) if (ROOT / "roles").is_dir() else []
 SHARED = {"dgxspark_fabric", "dgxspark_knowledge_dirs"}  # taken by several roles
 

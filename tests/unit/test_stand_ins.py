@@ -14,8 +14,8 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
 from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 STAND_INS = sorted(path for path in (ROOT / "tests/stand_ins").iterdir() if path.is_file() and path.name[0] not in "._")
 STAND_INS += [ROOT / "tests/engine/kubelet.py", ROOT / "tests/nodes/api_side.py"]
 STAND_INS += [ROOT / "tests/unit/chat_server.py", ROOT / "tests/unit/stand_in.py"]

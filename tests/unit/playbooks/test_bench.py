@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import typing as t
 from dataclasses import dataclass, field
 
@@ -17,10 +16,9 @@ import jsonschema
 import pytest
 
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer, sse
-from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCHEMA = json.loads((ROOT / "docs" / "schema" / "bench-report.json").read_text(encoding="utf-8"))
 KEY = "sk-not-to-be-seen"
 
@@ -42,7 +40,7 @@ def bench(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
 
     def playbook(extra: t.Mapping[str, t.Any], *arguments: str) -> tuple[int, str]:
         done = subprocess.run(
-            [str(pathlib.Path(sys.executable).parent / "ansible-playbook"), str(ROOT / "playbooks" / "bench.yml"), "-e",
+            [str(PROGRAM), str(ROOT / "playbooks" / "bench.yml"), "-e",
              json.dumps(extra), *arguments],
             cwd=tmp_path, check=False, capture_output=True, text=True, timeout=600,
             env={

@@ -15,9 +15,10 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.tests.stand_ins import registry as registries
 from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
-from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan import BIN, play
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import play
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, can_run
 
-pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 K3S = "v1.36.4+k3s1"
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=\d+\s+failed=(\d+)", re.MULTILINE)
 MODEL = "qwen3-235b-a22b-instruct-2507-nvfp4"

@@ -6,14 +6,13 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import typing as t
 
 import jsonschema
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BIN = pathlib.Path(sys.executable).parent
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
+
 SCHEMA = json.loads((ROOT / "docs" / "schema" / "explain-report.json").read_text(encoding="utf-8"))
 TIMEOUT = (
     "[rank0]:[E321 02:07:08.408 ProcessGroupNCCL.cpp:607] [Rank 2] Watchdog caught collective operation timeout: "
@@ -21,7 +20,7 @@ TIMEOUT = (
 )
 KILLED = "kernel: Out of memory: Killed process 4242 (python3) total-vm:98765432kB"
 
-pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def run(tmp_path: pathlib.Path) -> t.Callable[..., tuple[int, str]]:
 
     def playbook(*arguments: str) -> tuple[int, str]:
         done = subprocess.run(
-            [str(BIN / "ansible-playbook"), str(ROOT / "playbooks" / "explain.yml"), *arguments],
+            [str(PROGRAM), str(ROOT / "playbooks" / "explain.yml"), *arguments],
             cwd=tmp_path,
             check=False,
             capture_output=True,

@@ -6,49 +6,13 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BIN = pathlib.Path(sys.executable).parent
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import play, started
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, ROOT, can_run
 
-pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
-
-
-def play(folder: pathlib.Path, playbook: str, *arguments: str, **environment: str) -> tuple[int, str]:
-    """Run a playbook of the checkout from an owner's folder; return exit status and output."""
-    done = started(folder, playbook, *arguments, **environment)
-    output = done.stdout + done.stderr
-    assert "Traceback" not in output
-    return done.returncode, output
-
-
-def started(
-    folder: pathlib.Path, playbook: str, *arguments: str, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a playbook of the checkout from an owner's folder."""
-    collection = folder / "collections" / "ansible_collections" / "dgxspark"
-    collection.mkdir(parents=True, exist_ok=True)
-    if not (collection / "cluster").exists():
-        (collection / "cluster").symlink_to(ROOT)
-    (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
-    return subprocess.run(
-        [str(BIN / "ansible-playbook"), str(ROOT / "playbooks" / playbook), *arguments],
-        cwd=folder,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"),
-            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-            **environment,
-        },
-    )
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
 
 @pytest.fixture

@@ -14,25 +14,14 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile
-from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import (
-    FIRST,
-    SECOND,
-    Inventory,
-    collections_path,
-    seen,
-)
+from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-PROGRAM = pathlib.Path(sys.executable).parent / "ansible-playbook"
 MODEL = "nemotron-3-ultra-550b-nvfp4"
 POD = {"index": 0, "pci": "0000:01:01.0", "netdev": {"name": "enp1s0f0v0"}, "place": {"state": "pod", "pids": 2}}
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")
-
-
-def shown(gib: float, kernel: str = "6.17.0-1021-nvidia", *vfs: dict[str, t.Any]) -> dict[str, t.Any]:
-    """What roce_info returns for a node: both functions, free memory, kernel."""
-    return seen({**FIRST, "vfs": list(vfs)}, SECOND, mem_available_kib=round(gib * 2**20), kernel=kernel)
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
 
 def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.Any) -> tuple[int, str]:

@@ -14,14 +14,15 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile_text
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find
+from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
+from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit.model_configs import PUBLIC
-from ansible_collections.dgxspark.cluster.tests.unit.playbooks.test_plan_serving import PROGRAM, ROOT, shown
-from ansible_collections.dgxspark.cluster.tests.unit.test_bad_input import Inventory, collections_path
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
 
 MODEL = "openai/gpt-oss-120b"
 COMMIT = "c" * 40
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="ansible-playbook is not beside Python")
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import spark
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BIN = pathlib.Path(sys.executable).parent
 DOWN = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_common_args": "-o ConnectTimeout=2"}
 HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
-pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
 
 def run(
@@ -44,7 +43,7 @@ def run(
     inventory = {"all": {"vars": {"dgxspark_fabric": {"topology": "switch"}}, "children": groups}}
     (tmp_path / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     done = subprocess.run(
-        [str(BIN / "ansible-playbook"), "-i", "inventory.yml", str(ROOT / "playbooks" / playbook), *arguments],
+        [str(PROGRAM), "-i", "inventory.yml", str(ROOT / "playbooks" / playbook), *arguments],
         cwd=tmp_path,
         check=False,
         capture_output=True,

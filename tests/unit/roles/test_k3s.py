@@ -26,7 +26,8 @@ from ansible_collections.dgxspark.cluster.tests.unit.k3s_releases import (
     OLD,
     release,
 )
-from ansible_collections.dgxspark.cluster.tests.unit.namespaces import BIN, ROOT, Host, Lan, needed
+from ansible_collections.dgxspark.cluster.tests.unit.namespaces import Host, Lan, needed
+from ansible_collections.dgxspark.cluster.tests.unit.owner import PROGRAM, ROOT
 
 pytestmark = needed()
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
@@ -110,7 +111,7 @@ class Owner:
         }
         (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
         done = subprocess.run(
-            [str(BIN / "ansible-playbook"), "-i", "inventory.yml", "play.yml", "-l", limit, *arguments],
+            [str(PROGRAM), "-i", "inventory.yml", "play.yml", "-l", limit, *arguments],
             cwd=self.folder,
             check=False,
             capture_output=True,

@@ -10,11 +10,12 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.tests.support.beyond_fabric import judge
+from ansible_collections.dgxspark.cluster.tests.support.nccl_role import Cluster
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs, verify_inputs
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.verify.test_beyond import judge
-from ansible_collections.dgxspark.cluster.tests.unit.roles.test_nccl import BIN, ROOT, Cluster
+from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, ROOT, can_run
 
-pytestmark = pytest.mark.skipif(not (BIN / "ansible-playbook").exists(), reason="ansible-playbook is not beside Python")
+pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 ROW = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 2, "calls": 2, "rounds_us": [50000.0]}
 STAND_IN = """#!{python}
 import json, os, pathlib, sys

@@ -9,7 +9,6 @@ import http.server
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
 import threading
 import time
@@ -20,8 +19,9 @@ import urllib.request
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import facts, metrics
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.test_metrics import UID, Cluster
-from ansible_collections.dgxspark.cluster.tests.unit.roles.test_spark_metrics import (
+from ansible_collections.dgxspark.cluster.tests.support.metrics_node import UID, Cluster
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
+from ansible_collections.dgxspark.cluster.tests.support.prometheus import (
     FILES,
     PROMTOOL,
     RULES,
@@ -69,9 +69,7 @@ class Prometheus:
     """The server, on its data and configuration."""
 
     def __init__(self, folder: pathlib.Path, configuration: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         (folder / "prometheus.yml").write_text(configuration)
         self.url = f"http://127.0.0.1:{port}/api/v1"
         words = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]

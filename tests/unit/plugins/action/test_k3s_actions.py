@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.action import k3s_ready
+from ansible_collections.dgxspark.cluster.tests.support.k3s_machine import machine
+from ansible_collections.dgxspark.cluster.tests.support.k3s_nodes import FIRST, PLANS, node
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.k3s.test_nodes import FIRST, PLANS, node
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.k3s.test_plan import machine
 
 DEFAULTS = pathlib.Path(__file__).resolve().parents[4] / "roles" / "k3s" / "defaults" / "main.yml"
 Plain = dict[str, t.Any]

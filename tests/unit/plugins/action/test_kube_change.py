@@ -7,8 +7,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image
+from ansible_collections.dgxspark.cluster.tests.support.rollouts import in_cluster, served
 from ansible_collections.dgxspark.cluster.tests.unit.actions import run
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_rollout import in_cluster, served
 
 Plain = dict[str, t.Any]
 OWN = {"namespace": "dgx-serving", "instance": "default", "kubeconfig": "/k"}

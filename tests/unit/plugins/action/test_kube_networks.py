@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.action import kube_multus
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+from ansible_collections.dgxspark.cluster.tests.support.offered import ALL, cluster
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_offered import ALL, cluster
 
 Plain = dict[str, t.Any]
 HOSTS = {"spark1": "spark1", "spark2": "second"}

@@ -9,7 +9,7 @@ import pytest
 from ansible.playbook.task import Task
 
 from ansible_collections.dgxspark.cluster.plugins.action import kube_pull
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube.test_pulls import (
+from ansible_collections.dgxspark.cluster.tests.support.pull_pods import (
     DIGEST,
     ENGINE,
     HOSTS,

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.dgxspark.cluster.tests.support.weights import GIB, REPO, A, has, nothing
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.weights.test_plan import (
-    GIB,
-    REPO,
-    A,
-    has,
-    nothing,
-)
 
 Plain = dict[str, t.Any]
 ROLE: Plain = {

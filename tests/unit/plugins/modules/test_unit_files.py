@@ -10,7 +10,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.dgxspark.cluster.plugins.modules import unit_files
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.modules.test_memory_guard import Systemd, there
+from ansible_collections.dgxspark.cluster.tests.support.systemd import Systemd, there
 
 Run = t.Callable[..., dict[str, t.Any]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
 import typing as t
 
 import jsonschema
@@ -12,9 +11,9 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes as fabric_changes
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
 REPORT = jsonschema.Draft202012Validator(
     json.loads((ROOT / "docs" / "schema" / "doctor-report.json").read_text(encoding="utf-8"))
 )

@@ -12,8 +12,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import check_limit
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
 SPARKS = ("spark1", "spark2", "spark3", "spark4")
 
 

@@ -18,8 +18,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
 REPORT = jsonschema.Draft202012Validator(
     json.loads((ROOT / "docs" / "schema" / "explain-report.json").read_text(encoding="utf-8"))
 )

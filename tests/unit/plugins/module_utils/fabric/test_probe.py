@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe impo
     run_tests,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.stand_in import install
 
 
@@ -30,19 +31,6 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     install(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     return tmp_path
-
-
-def free_port() -> int:
-    """A free port whose next port is free, too."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
 
 
 def ends(number: int = 0, **changes: object) -> tuple[RdmaTest, RdmaTest]:
@@ -55,7 +43,7 @@ def ends(number: int = 0, **changes: object) -> tuple[RdmaTest, RdmaTest]:
         gid_index=1,
         address="127.0.0.1",
         peer="127.0.0.2",
-        port=free_port(),
+        port=free_port(2),  # and the next one
         size=4096,
         iterations=20,
     )

@@ -17,14 +17,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Be
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.relay import Counter, Link, relay
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.transfer.test_relay import (
-    CONTENT,
-    TOKEN,
-    content_of,
-    fill,
-    free_port,
-    made,
-)
+from ansible_collections.dgxspark.cluster.tests.support.parcels import CONTENT, TOKEN, content_of, fill, made
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 
 Plant = t.Callable[[pathlib.Path, pathlib.Path], None]
 SECRET = b"root's own\n"

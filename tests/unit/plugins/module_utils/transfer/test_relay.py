@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import http.client
 import os
 import pathlib
@@ -16,41 +15,10 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
-from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.parcel import Item, Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.relay import Counter, Link, relay
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-
-TOKEN = "t0k3n-of-this-run"
-BIG = 3 * 2**20 + 17
-CONTENT = {"m/blobs/a": os.urandom(BIG), "m/blobs/b": b"small", "m/blobs/c": b""}
-
-
-def made(root: pathlib.Path, content: dict[str, bytes] | None = None) -> Parcel:
-    content = CONTENT if content is None else content
-    items = tuple(Item(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in content.items())
-    return Parcel(str(root), "m/.seal", items, {"m/snapshots/1/model": "../../blobs/a"}, {"m/refs/main": "1"})
-
-
-def fill(root: pathlib.Path, content: dict[str, bytes] | None = None) -> None:
-    content = CONTENT if content is None else content
-    for path, data in content.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data)
-
-
-def seal(parcel: Parcel) -> None:
-    """Make a node believe that its files are right as they are."""
-    known: parcels.Known = {}
-    for item in parcel.items:
-        parcels.note(parcel, item, known, parcels.stamp(parcel.files, item.path))
-    parcels.lay(parcel, known)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+from ansible_collections.dgxspark.cluster.tests.support.parcels import BIG, CONTENT, TOKEN, content_of, fill, made, seal
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 
 
 class Chain:
@@ -84,10 +52,6 @@ class Chain:
             thread.join(150)
         assert not any(thread.is_alive() for thread in threads)
         return self
-
-
-def content_of(root: pathlib.Path) -> dict[str, bytes]:
-    return {path: (root / path).read_bytes() for path in CONTENT if (root / path).exists()}
 
 
 def test_every_node_of_the_chain_has_all_and_the_second_run_moves_nothing(tmp_path: pathlib.Path) -> None:

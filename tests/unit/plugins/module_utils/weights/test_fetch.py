@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Wanted, fetch, prospect
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.module_utils.transfer.test_relay import seal
+from ansible_collections.dgxspark.cluster.tests.support.parcels import seal
 
 PYTHON = sys.executable if importlib.util.find_spec("huggingface_hub") else ""
 pytestmark = pytest.mark.skipif(not PYTHON, reason="not run: no huggingface_hub here (requirements/test.txt)")

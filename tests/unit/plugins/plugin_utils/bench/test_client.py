@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest, Outcome, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
+from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
     CLOSE,
     Answer,
@@ -140,10 +141,7 @@ def test_garbage_is_cut_short(server: ChatServer) -> None:
 
 
 def test_a_server_that_is_not_there_refuses() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    outcome = send(None, url=url)
+    outcome = send(None, url=f"http://127.0.0.1:{free_port()}/v1")
     assert outcome.cause == "tokens.refused"
     assert "Nothing listens there" in outcome.remedy
 

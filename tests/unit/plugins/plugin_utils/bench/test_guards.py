@@ -27,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
     limits_of,
 )
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 LIMITS = limits_of(knowledge.load("guards"))
 
@@ -147,7 +148,6 @@ HONEST = {
     ),
 }
 
-ROOT = pathlib.Path(__file__).resolve().parents[5]
 WRITTEN = ("plugins", "roles", "knowledge", "docs", "lab", "tests", "tools", "playbooks", "changelogs", "benchmarks")
 MOST_OF_A_KIND = 60
 LENGTH = 4000

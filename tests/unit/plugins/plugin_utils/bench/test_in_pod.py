@@ -19,9 +19,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import in_p
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench_pod
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
-ROOT = pathlib.Path(__file__).resolve().parents[5]
 SCHEMA = json.loads((ROOT / "docs" / "schema" / "bench-report.json").read_text("utf-8"))
 KEY = "sk-not-to-be-seen"
 

@@ -10,26 +10,14 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
-from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed, Machine
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.plan import plan_of_inventory, turns
+from ansible_collections.dgxspark.cluster.tests.support.k3s_machine import machine
 
 VERSION = "v1.36.4+k3s1"
 Plain = dict[str, t.Any]
-
-
-def machine(address: str, architecture: str = "aarch64", **more: t.Any) -> Plain:
-    made = Machine(
-        architecture=architecture,
-        platform={"kernel": "6.17.0-1014-nvidia", "cmdline": "quiet"},
-        memory_mib=124000,
-        memory_controller=True,
-        addresses={"enP7s7": (address,), "enp1s0f0v0": ("10.100.0.1",)},
-        listening=(22,),
-        free_mib={"/usr/local/bin": 90000, layout.OURS: 90000, layout.DATA: 90000},
-    )
-    return {**t.cast(Plain, to_plain(made)), **more}
 
 
 def installed(version: str = VERSION, role: str = "agent", **more: t.Any) -> Plain:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import typing as t
-
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pulls
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
-
-Plain = dict[str, t.Any]
-ENGINE = "registry.example/engine:1"
-DIGEST = f"sha256:{'a' * 64}"
-HOSTS = [f"spark{number}" for number in range(1, 5)]
-
-
-def served(**choices: t.Any) -> Plain:
-    return serving(inputs.plan(attachment="vf"), inputs.fabric(4), {"image": ENGINE, **choices})
-
-
-def nodes(*having: str, digest: bool = True) -> list[Plain]:
-    names = [ENGINE, *([f"registry.example/engine@{DIGEST}"] if digest else [])]
-    return [
-        {"metadata": {"name": name}, "status": {"images": [{"names": names}] if name in having else []}}
-        for name in HOSTS
-    ]
+from ansible_collections.dgxspark.cluster.tests.support.pull_pods import (
+    DIGEST,
+    ENGINE,
+    HOSTS,
+    Plain,
+    nodes,
+    seen,
+    served,
+    waiting,
+)
 
 
 def test_a_node_that_lists_the_image_with_its_digest_needs_no_pod() -> None:
@@ -71,12 +60,6 @@ def test_a_pod_asks_as_its_rank_does_and_starts_nothing() -> None:
     assert not {"dgxspark.cluster/rank", "app.kubernetes.io/instance"} & set(pod["metadata"]["labels"])
 
 
-def seen(host: str, state: Plain, image_id: str = "", **status: t.Any) -> Plain:
-    containers = [{"name": "pull", "imageID": image_id, "state": state}]
-    name = f"serve-default-pull-{host}"
-    return {"metadata": {"name": name, "uid": host}, "status": {"containerStatuses": containers, **status}}
-
-
 def event(host: str, reason: str, message: str, second: int) -> Plain:
     return {
         "involvedObject": {"uid": host},
@@ -88,10 +71,6 @@ def event(host: str, reason: str, message: str, second: int) -> Plain:
 
 def watch(*lacking: str) -> pulls.Watch:
     return pulls.Watch(pulls.wanted(served(), nodes(*(host for host in HOSTS if host not in lacking)), 60))
-
-
-def waiting(reason: str, message: str) -> Plain:
-    return {"waiting": {"reason": reason, "message": message}}
 
 
 @pytest.mark.parametrize(

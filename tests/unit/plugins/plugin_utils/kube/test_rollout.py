@@ -10,22 +10,8 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, rollout
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
+from ansible_collections.dgxspark.cluster.tests.support.rollouts import Plain, in_cluster, served
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
-
-Plain = dict[str, t.Any]
-
-
-def served(profile: str = "qwen3.5-397b-a17b-nvfp4") -> Plain:
-    return serving(inputs.plan(profile), inputs.fabric(4), {"image": inputs.PINNED})
-
-
-def in_cluster(made: Plain) -> list[Plain]:
-    """Return its objects as the cluster has them, with what an API server adds."""
-    there = copy.deepcopy([*made["workers"], *made["head"], *(o for o in made["common"] if o["kind"] == "ConfigMap")])
-    for each in there:
-        each["metadata"] |= {"uid": "u", "resourceVersion": "7", "managedFields": [{}], "creationTimestamp": "x"}
-        each["status"] = {"replicas": 1}
-    return there
 
 
 def test_nothing_there_is_a_start() -> None:

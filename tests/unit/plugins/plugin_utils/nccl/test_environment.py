@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
-import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.filter.fabric_plan import FilterModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import GidEntry
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     PlannedFunction,
     PlannedHost,
     PlannedVf,
-    from_plain,
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import (
@@ -22,8 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment 
     joined,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.ranks_environment import nccl_env
-
-plan = FilterModule().filters()["fabric_plan"]
+from ansible_collections.dgxspark.cluster.tests.support.cabled import cabled
 
 
 def host(number: int, hca: bool = True) -> PlannedHost:
@@ -138,20 +134,6 @@ def test_each_rank_tells_the_others_its_fabric_address(engine: str, own: str) ->
     env = environment(TWO, engine=engine)
     assert [env[name][own] for name in ("spark1", "spark2")] == ["10.100.0.1", "10.100.0.2"]
     assert {"SGLANG_HOST_IP", "VLLM_HOST_IP"} & set(env["spark1"]) == {own}
-
-
-def cabled(topology: str, count: int, **more: t.Any) -> list[PlannedHost]:
-    """The plan of hosts joined by cables, with the HCAs that each node would have reported."""
-    made = plan([f"spark{n + 1}" for n in range(count)], {"topology": topology, "vf_count": 1, **more}, {})["hosts"]
-    planned = []
-    for plain in made.values():
-        one = from_plain(PlannedHost, plain)
-        functions = tuple(
-            dataclasses.replace(f, vfs=tuple(dataclasses.replace(vf, hca=f"roce-{f.slot}v{vf.index}") for vf in f.vfs))
-            for f in one.functions
-        )
-        planned.append(dataclasses.replace(one, functions=functions))
-    return planned
 
 
 def test_neighbours_on_cables_are_found_by_subnet() -> None:

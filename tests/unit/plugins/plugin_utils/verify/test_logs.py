@@ -12,8 +12,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge,
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
+from ansible_collections.dgxspark.cluster.tests.support.beyond_fabric import ALL, judge, nccl
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.verify.test_beyond import ALL, judge, nccl
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster, Plain
 
 TABLE = signatures.load_table()

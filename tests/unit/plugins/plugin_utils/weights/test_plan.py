@@ -14,35 +14,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide, loaded_by, repos
+from ansible_collections.dgxspark.cluster.tests.support.weights import GIB, REPO, A, B, Plain, has, nothing
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make, names
 
-Plain = dict[str, t.Any]
-A, B, REPO, GIB = "a" * 40, "b" * 40, "org/model", 2**30
 WANTED = [{"repo": REPO, "revision": None}]
-
-
-def manifest(revision: str = A, size: int = 100 * GIB) -> Plain:
-    return {
-        "repo": REPO,
-        "revision": revision,
-        "files": [{"path": "m", "blob": "0" * 64, "size": size, "sha256": "0" * 64}],
-        "ignore": [],
-    }
-
-
-def has(revision: str | None = A, whole: bool = True, missing: int = 0, free_gib: float = 500) -> Plain:
-    made = {
-        "manifest": manifest(revision) if revision else None,
-        "whole": whole,
-        "total": 100 * GIB,
-        "missing": missing,
-    }
-    return {"weights": {REPO: made}, "free_mib": int(free_gib * 1024)}
-
-
-def nothing(free_gib: float = 500) -> Plain:
-    return has(None, False, free_gib=free_gib)
 
 
 @functools.cache
