@@ -56,6 +56,34 @@ def test_a_timeout_on_one_rank_is_a_symptom_of_a_kill_on_another() -> None:
     assert "CAUSE 2" not in text
 
 
+# The lines that the five seeds quote, as they quote them: cut, without what follows in the real log.
+QUOTED = [
+    ("ibv_modify_qp fails with “Network is unreachable”", "nccl.gid-no-route"),
+    ("torch.AcceleratorError: CUDA error: an illegal instruction was encountered", "engine.illegal-instruction"),
+    ("(cudaErrorIllegalInstruction).", "engine.illegal-instruction"),
+    ("Cannot access data pointer of FakeTensor", "engine.fake-tensor"),
+    ("ValueError: Speculative decoding for Qwen3_5MoeForConditionalGeneration is not compatible with radix cache when using "
+     "--mamba-scheduler-strategy no_buffer.", "sglang.mamba-radix"),
+    ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "sglang.pool-too-small"),
+    ("AssertionError: mismatch in expected `n`  (nx2_w1 == intermediate_size_per_partition * 2)", "sglang.mismatch-n"),
+    ("AssertionError: mismatch in expected n in cutlass_moe_fp4", "sglang.mismatch-n"),
+    ("ValueError: No module or parameter named 'model.language_model'", "engine.unknown-weight"),
+    ("FlashInfer Internal Error: Invalid configuration :", "engine.flashinfer-shape"),
+    ("NUM_MMA_Q=1 FlashInfer Internal Error: Invalid configuration : NUM_MMA_Q=1 (prefill.cuh:2978)", "engine.flashinfer-shape"),
+    ("Failed to initialize cutlass TMA WS grouped gemm", "engine.autotuner-tma-ws"),
+    ("[Autotuner]: Skipping tactic 14 … Failed to initialize cutlass TMA WS grouped gemm (M128_BS_group4)", "engine.autotuner-tma-ws"),
+    ("(“the first layer might not be an attention layer” — the hybrid pattern starts with", "sglang.triton-hybrid"),
+    ("RuntimeError: cuDNN is not available", "engine.cudnn-missing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "name"), QUOTED, ids=[name for _line, name in QUOTED])
+def test_every_error_that_a_seed_quotes_is_explained(line: str, name: str) -> None:
+    (finding,) = explain(pod=f"[2026-05-26 13:30:05 TP0] Load weight begin.\n{line}\n")["findings"]
+    assert finding["id"] == name
+    assert finding["benign"] or finding["remedy"]
+
+
 @pytest.mark.parametrize(
     ("root", "symptoms"),
     [
