@@ -133,6 +133,8 @@ plan:
           C(speculation.…), C(hosts.idle), C(recipe.refused) or C(nccl.unseen).
         - C(engine.changed) says what was dropped because a profile, a variant or O(overrides) names another engine than the one below.
         - If a rule depends on an unknown setting, its severity is one level lower, and the remedy names the setting to specify.
+        - C(ways) are the changes that the remedy names, as O(overrides) with C(settings) and C(parallel). Each was planned, and
+          passes; a null leaves the setting out. Changes that do not pass are not said.
       type: list
       elements: dict
       returned: always

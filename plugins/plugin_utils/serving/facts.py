@@ -116,12 +116,17 @@ def spread(profile: Profile) -> Document:
 
 
 def parallel_facts(profile: Profile) -> Document:
-    """Return the split with tp_alone, the largest number of these ranks that pure tensor parallelism can use.
+    """Return the split with tp_alone, the largest number of these ranks that pure tensor parallelism can use (None: not known).
 
     ep_alone: the matching expert parallelism (each runner accepts either 1 or TP).
     """
     cut, facts = profile.cut, profile.facts
-    alone = next((tp for tp in range(cut.tp * cut.pp, 0, -1) if _fits(facts, tp, 1)), 1)
+    ranks = cut.tp * cut.pp
+    if facts is None:
+        # Heads of most models are divided by powers of two only, and whether fewer nodes would do is not known.
+        power = ranks & (ranks - 1) == 0
+        return {**spread(profile), "tp_alone": ranks if power else None, "ep_alone": 1 if cut.ep == 1 else ranks}
+    alone = next((tp for tp in range(ranks, 0, -1) if _fits(facts, tp, 1)), 1)
     return {
         **spread(profile),
         "tp_alone": alone,
@@ -304,6 +309,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "max_running_requests": pools.max_running_requests,
         "mamba_slots": pools.mamba_slots,
         "slots_per_request": pools.slots_per_request,
+        "slots_for_eight": 8 * pools.slots_per_request if pools.slots_per_request else None,
         "blocks": pools.blocks,
         "block_tokens": pools.block_tokens,
         **_room(pools, settings or {}, off),
@@ -333,6 +339,7 @@ def _drafter_named(settings: t.Mapping[str, t.Any]) -> bool:
 def filled(fix: t.Any, facts: t.Mapping[str, t.Any]) -> t.Any:
     """Return a rule's fix with its facts filled in: a value that is exactly `{path}` becomes that fact itself.
 
+    A share is rounded down to three digits: it is a limit, and what is above it does not fit.
     Raises LookupError if the plan lacks such a fact: this fix is then unavailable.
     """
     if isinstance(fix, t.Mapping):
@@ -343,7 +350,7 @@ def filled(fix: t.Any, facts: t.Mapping[str, t.Any]) -> t.Any:
             value = value.get(key) if isinstance(value, t.Mapping) else None
         if value is None:
             raise LookupError(fix[1:-1])
-        return value
+        return math.floor(value * 1000) / 1000 if isinstance(value, float) else value
     return fix
 
 

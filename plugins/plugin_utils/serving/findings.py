@@ -13,8 +13,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Offer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import same_release
+
+_SPLIT = frozenset(("nodes", "tp", "pp", "ep"))
+_ELSEWHERE = frozenset(("model", "engine", "version", "image", "revision", "patches"))  # what no setting changes
+_MEASURE = "Change a setting that matters here, such as the experts' runner or CUDA graphs, and measure it."
 
 
 def _changes(found: evidence.Comparison) -> str:
@@ -24,7 +29,7 @@ def _changes(found: evidence.Comparison) -> str:
 
 def measured(rows_seen: evidence.MatchingRows) -> list[Finding]:
     """Return a finding for each equal row that failed, with the nearest stable row as the remedy."""
-    away = "Change a setting that matters here, such as the experts' runner or CUDA graphs, and measure it."
+    away = _MEASURE
     if rows_seen.way_out:
         away = f"Row {rows_seen.way_out.row.id} is the nearest stable one: {_changes(rows_seen.way_out)}."
     return [
@@ -41,6 +46,24 @@ def measured(rows_seen: evidence.MatchingRows) -> list[Finding]:
         for found in rows_seen.equal
         if found.row.verdict != "stable"
     ]
+
+
+def offers(rows_seen: evidence.MatchingRows) -> dict[str, Offer]:
+    """Return what the remedies of `measured` change, by the finding's id: settings and split of the nearest stable row."""
+    way = rows_seen.way_out
+    if way is None:
+        return {}
+    change: dict[str, dict[str, t.Any]] = {}
+    for key, (theirs, _ours) in way.differs.items():
+        if theirs not in (evidence.NOT_STATED, repr(evidence.UNKNOWN)):
+            change.setdefault("parallel" if key in _SPLIT else "settings", {})[key] = theirs
+    elsewhere = _ELSEWHERE & way.differs.keys() or any(key.startswith("environment.") for key in way.differs)
+    fix = None if elsewhere else change
+    return {
+        f"evidence.{found.row.id}": Offer((fix,), f"Row {way.row.id} is the nearest stable one. ", _MEASURE)
+        for found in rows_seen.equal
+        if found.row.verdict != "stable"
+    }
 
 
 def of_image(profile: Profile, image: knowledge.Entry) -> list[Finding]:

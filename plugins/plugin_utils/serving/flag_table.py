@@ -40,8 +40,14 @@ def which(versions: t.Sequence[str]) -> str:
 def nearest(name: str, known: t.Iterable[str]) -> str:
     """Suggest the names that may have been meant."""
     spelled = {other.replace("-", "_"): other for other in known}
-    close = difflib.get_close_matches(name, spelled, n=2, cutoff=0.75)
+    close = _close(name, tuple(spelled))
     return f"Did you mean {' or '.join(spelled[c] for c in close)}?" if close else ""
+
+
+@functools.lru_cache(maxsize=512)
+def _close(name: str, known: tuple[str, ...]) -> list[str]:
+    # Cached: an unknown name takes longer to compare with all flags than a plan takes to make, and its remedies' plans have it, too.
+    return difflib.get_close_matches(name, known, n=2, cutoff=0.75)
 
 
 class Parser:

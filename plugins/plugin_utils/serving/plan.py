@@ -22,11 +22,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     model_files,
     nodes,
     ranks_environment,
+    remedies,
     speculation,
     verdict,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, check_cut
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
 
@@ -137,6 +139,69 @@ def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
     return {key: value for key, value in overrides.items() if key not in _EXTRA}, ours
 
 
+@dataclasses.dataclass(frozen=True)
+class _Result:
+    """A plan of one profile. outcome: its findings, the worst first."""
+
+    found: verdict.Judgement
+    ranks: t.Sequence[launch.Rank]
+    outcome: remedies.Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class _Making:
+    """What a plan and its remedies have in common."""
+
+    entry: Plain
+    cluster: t.Mapping[str, t.Any]
+    known: verdict.Base
+    instance: launch.Instance
+    accept: t.Collection[str]
+    build: launch.BuildArgv
+    of_files: t.Sequence[Finding]
+
+    def planned(self, chosen: Profile) -> _Result:
+        """Plan a profile. Raises CollectionError if its ranks cannot be made."""
+        hosts = _hosts(self.cluster)
+        if self.cluster.get("hosts") is None:
+            hosts = [f"rank{index}" for index in range(chosen.nodes)]
+        free, seen = _free(self.cluster, hosts[: chosen.nodes], self.known)
+        platform = self.cluster.get("platform") or {}
+        found = verdict.judge(
+            chosen, self.known, free=free, platform=platform, kernels=seen.kernels, accept=self.accept
+        )
+        env, head, unread = ranks_environment.of_plan(
+            chosen, self.cluster, hosts[: chosen.nodes], self.instance, found.environment
+        )
+        ranks, notes = launch.ranks(chosen, found.settings, hosts, head, self.instance, env, self.build)
+        told = [
+            *found.findings,
+            *self.of_files,
+            *seen.findings,
+            *unread,
+            *findings.of_idle(chosen, hosts),
+            *findings.of_mods(chosen, self.entry),
+            *notes,
+            *findings.of_variables(chosen, self.known.tables),
+            *findings.of_recipe(self.entry),
+            *findings.of_engine(chosen),
+        ]
+        return _Result(found, ranks, remedies.Outcome(tuple(worst_first(told)), found.offers))
+
+    def changed(self, chosen: Profile, change: remedies.Change) -> remedies.Outcome | None:
+        """Plan a profile with a remedy's change; None if it is refused."""
+        settings = {**chosen.settings, **change.get("settings", {})}
+        spread = {"nodes": chosen.nodes, **_dict(chosen.cut), **change.get("parallel", {})}
+        cut = Cut(spread["tp"], spread["pp"], spread["ep"])
+        kept = {key: value for key, value in settings.items() if value is not None}
+        try:
+            if chosen.facts:
+                check_cut(chosen.facts, cut)
+            return self.planned(dataclasses.replace(chosen, nodes=spread["nodes"], cut=cut, settings=kept)).outcome
+        except CollectionError:
+            return None
+
+
 def launch_plan(
     profile: str | Plain,
     cluster: t.Mapping[str, t.Any] | None = None,
@@ -168,32 +233,12 @@ def launch_plan(
     chosen = resolve(entry, laid, known.tables)
     usual = {"port": chosen.port} if chosen.port else {}
     instance = from_plain(launch.Instance, usual | dict(ours.get("instance", {})), "overrides: instance")
-    hosts = _hosts(cluster)
-    if cluster.get("hosts") is None:
-        hosts = [f"rank{index}" for index in range(chosen.nodes)]
-    free, seen = _free(cluster, hosts[: chosen.nodes], known)
     accept = ours.get("accept", ())
-    found = verdict.judge(
-        chosen,
-        known,
-        free=free,
-        platform=cluster.get("platform") or {},
-        kernels=seen.kernels,
-        accept=accept,
-    )
-    env, head, unread = ranks_environment.of_plan(chosen, cluster, hosts[: chosen.nodes], instance, found.environment)
     build = build or builder(knowledge_dirs, accept, chosen.mods if "recipe" in entry else ())
-    ranks, notes = launch.ranks(chosen, found.settings, hosts, head, instance, env, build)
-    more = [
-        *of_files,
-        *seen.findings,
-        *unread,
-        *findings.of_idle(chosen, hosts),
-        *findings.of_mods(chosen, entry),
-        *notes,
-    ]
-    more += [*findings.of_variables(chosen, known.tables), *findings.of_recipe(entry), *findings.of_engine(chosen)]
-    told = worst_first((*found.findings, *more))
+    made = _Making(entry, cluster, known, instance, accept, build, of_files)
+    result = made.planned(chosen)
+    found, ranks = result.found, result.ranks
+    told, ways = remedies.planned(result.outcome, lambda change: made.changed(chosen, change))
     state = found.verdict if not any(f.severity == "error" for f in told) else "blocked"
     return {
         "profile": chosen.id,
@@ -214,7 +259,7 @@ def launch_plan(
         "sampling": entry.get("sampling", {}),
         "recipe": entry.get("recipe", {}),
         "resolved": _resolved_plain(found.runs),
-        "findings": [_finding_plain(f) for f in told],
+        "findings": [_finding_plain(f) | {"ways": ways.get(f.id, [])} for f in told],
         "evidence": [_row_plain(c) for c in (*found.rows_seen.equal, *found.rows_seen.near)],
         "memory": memory_plain(found.pools),
         "estimate": _estimate(chosen, known, found),

@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.condition
     compiled,
     failure,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.facts import filled
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, names_release
 
 KIND = "rules"
@@ -46,7 +47,10 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """One rule with its condition. engines: engine → version range; empty: all engines. fix: changes that resolve it."""
+    """One rule with its condition. engines: engine → version range; empty: all engines. fix: changes that resolve it.
+
+    otherwise: what else its remedy names, besides settings.
+    """
 
     id: str
     severity: Severity
@@ -58,6 +62,7 @@ class Rule:
     engines: t.Mapping[str, str]
     origin: str = ""
     fix: tuple[t.Mapping[str, t.Any], ...] = ()
+    otherwise: str = ""
 
     @property
     def summary(self) -> bool:
@@ -70,11 +75,24 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Offer:
+    """The changes that a finding's remedy names: alternatives with facts filled in, None where the plan lacks such a fact.
+
+    before, otherwise: what the remedy says besides.
+    """
+
+    fixes: tuple[t.Mapping[str, t.Any] | None, ...]
+    before: str = ""
+    otherwise: str = ""
+
+
+@dataclass(frozen=True)
 class Ruling:
-    """The rules' results. unjudged: rules that depend on facts of an unknown model."""
+    """The rules' results. unjudged: rules that depend on facts of an unknown model. offers: by the finding's id."""
 
     findings: tuple[Finding, ...]
     unjudged: tuple[str, ...] = field(default_factory=tuple)
+    offers: t.Mapping[str, Offer] = field(default_factory=dict)
 
 
 def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
@@ -100,6 +118,7 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
                 engines=entry.get("engines", {}),
                 origin=entry["origin"],
                 fix=tuple(fix if isinstance(fix, list) else [fix]),
+                otherwise=entry.get("otherwise", ""),
             )
         )
     return tuple(rules)
@@ -118,11 +137,13 @@ def concerned(rules: tuple[Rule, ...], engine: str, version: str) -> tuple[Rule,
 def _unsure(rule: Rule, since: str) -> Rule:
     if rule.severity != "error" or not since:
         return rule
+    inspect = "Or have the image inspected before it is served: k8s_dgx_inspect_image."
     return dataclasses.replace(
         rule,
         severity=_MILDER[rule.severity],
         message=f"Applies to releases {since}, and this build names no release: {rule.message}",
-        remedy=f"{rule.remedy} Or have the image inspected before it is served: k8s_dgx_inspect_image.",
+        remedy=f"{rule.remedy} {inspect}",
+        otherwise=f"{rule.otherwise} {inspect}".strip(),
     )
 
 
@@ -175,6 +196,18 @@ def _finding(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = (), and_mo
     return Finding(rule.id, severity, "", message, remedy, rule.names, sources)
 
 
+def _offer(rule: Rule, facts: Document, hangs_on: t.Sequence[str] = ()) -> Offer:
+    before = f"Set {' and '.join(hangs_on)} in settings. " if hangs_on else ""
+    return Offer(tuple(_available(fix, facts) for fix in rule.fix), before, _filled(rule.otherwise, facts))
+
+
+def _available(fix: t.Any, facts: Document) -> t.Any:
+    try:
+        return filled(fix, facts)
+    except LookupError:
+        return None
+
+
 def evaluate(
     rules: t.Iterable[Rule], facts: Document, unknown: Unknown | None = None, because: Because = MappingProxyType({})
 ) -> Ruling:
@@ -186,6 +219,7 @@ def evaluate(
     Raises CollectionError for a condition that cannot be evaluated on these facts.
     """
     found, unjudged = [], []
+    offers: dict[str, Offer] = {}
     view = View(facts, unknown)
     for rule in rules:
         try:
@@ -194,10 +228,14 @@ def evaluate(
             raise failure(f"{rule.origin}: rule {rule.id!r}", exc) from exc
         if answer:
             found.append(_finding(rule, facts))
+            if rule.fix:
+                offers[rule.id] = _offer(rule, facts)
         elif answer is None and rule.severity in _MILDER:
             decide = _deciding(view.hangs_on(rule.condition), because)
             if settings := sorted(filter(None, decide)):
                 found.append(_finding(rule, _supposed(rule, view, settings), settings, None in decide))
+                if rule.fix:
+                    offers[rule.id] = _offer(rule, facts, settings)
             else:
                 unjudged.append(rule.id)
-    return Ruling(tuple(found), tuple(unjudged))
+    return Ruling(tuple(found), tuple(unjudged), offers)

@@ -112,7 +112,10 @@ def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The decision. settings: requested and added; added: what the plan added itself; conflict: rules and rows disagree."""
+    """The decision. settings: requested and added; added: what the plan added itself; conflict: rules and rows disagree.
+
+    offers: what the findings' remedies change, by their ids.
+    """
 
     verdict: Verdict
     settings: dict[str, t.Any]
@@ -125,6 +128,7 @@ class Judgement:
     conflict: bool
     environment: dict[str, str]
     patches: tuple[knowledge.Entry, ...] = ()
+    offers: t.Mapping[str, rules.Offer] = dataclasses.field(default_factory=dict)
 
 
 def _vllm_method(settings: t.Mapping[str, t.Any], tables: Tables, version: str) -> str:
@@ -464,6 +468,7 @@ def judge(
     elif stable and not bad and (pools is None or pools.kv_tokens_most > 0):
         verdict = "proven"
     conflict = stable and (errors or bool(bad))
+    offers = {**ruling.offers, **findings.offers(rows_seen)} if bad else ruling.offers
     return Judgement(
-        verdict, settings, added, runs, draft, pools, tuple(found), rows_seen, conflict, environment, start_up
+        verdict, settings, added, runs, draft, pools, tuple(found), rows_seen, conflict, environment, start_up, offers
     )
