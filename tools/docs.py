@@ -33,7 +33,20 @@ def build(place: pathlib.Path = BUILD) -> pathlib.Path:
     subprocess.run(collect, check=True, env=environment)
     # antsibull-docs copies only text files.
     shutil.copytree(ROOT / "docs" / "images", pages / "docsite" / "images")
-    render = [PROGRAMS / "sphinx-build", "-b", "html", "-j", "auto", "-c", SITE, "-W", "--keep-going", "-q", pages, place / "html"]
+    render = [
+        PROGRAMS / "sphinx-build",
+        "-b",
+        "html",
+        "-j",
+        "auto",
+        "-c",
+        SITE,
+        "-W",
+        "--keep-going",
+        "-q",
+        pages,
+        place / "html",
+    ]
     subprocess.run(render, check=True, env=environment)
     return place / "html" / "index.html"
 

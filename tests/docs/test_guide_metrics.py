@@ -124,6 +124,7 @@ def test_the_commands_lay_the_metrics_on_a_node_and_take_them_away(tmp_path: pat
     assert node.play(take)[1] == 0
 
 
+@pytest.mark.more
 def test_without_a_node_exporter_it_is_refused_in_check_mode_too(tmp_path: pathlib.Path) -> None:
     node = Spark(tmp_path)
     (tmp_path / "var/prometheus/node-exporter").rmdir()

@@ -53,6 +53,7 @@ def endpoint() -> t.Iterator[str]:
     server.shutdown()
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 def test_the_commands_make_keep_and_plan_the_profile(endpoint: str, tmp_path: pathlib.Path) -> None:
     inventory = Inventory()

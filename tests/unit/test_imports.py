@@ -53,6 +53,7 @@ for name in sys.stdin.read().split():
 NODE = ("module_utils", "modules")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("on_node", "allowed"), [(True, "ansible.module_utils"), (False, "ansible,jinja2,markupsafe,yaml")]
 )

@@ -136,6 +136,7 @@ def test_an_agent_takes_no_token_of_a_server(host: Host) -> None:
     assert host.tree(*PLACES) == before
 
 
+@pytest.mark.more
 def test_a_failed_upgrade_puts_back_binary_files_and_data(host: Host) -> None:
     assert call(host, "k3s_node", **server(host, stage(host, OLD)))["changed"]
     host.sh('echo \'{"kept": {"labels": {}}}\' > /var/lib/rancher/k3s/server/db/state.db')
@@ -163,6 +164,7 @@ def interrupt(host: Host, number: signal.Signals, wanted: t.Mapping[str, t.Any])
     running.communicate(timeout=120)
 
 
+@pytest.mark.more
 def test_an_upgrade_whose_connection_breaks_ends_by_itself(host: Host) -> None:
     """Ansible gives a command with become a terminal; when the connection breaks, its processes get SIGHUP."""
     assert call(host, "k3s_node", **server(host, stage(host, OLD)))["changed"]
@@ -172,6 +174,7 @@ def test_an_upgrade_whose_connection_breaks_ends_by_itself(host: Host) -> None:
     assert host.sh("ls /var/lib/dgxspark/k3s") == "record.json"
 
 
+@pytest.mark.more
 def test_the_run_after_a_killed_upgrade_goes_back_to_what_was_before_both(host: Host) -> None:
     assert call(host, "k3s_node", **server(host, stage(host, OLD)))["changed"]
     host.sh('echo \'{"kept": {"labels": {}}}\' > /var/lib/rancher/k3s/server/db/state.db')
@@ -185,6 +188,7 @@ def test_the_run_after_a_killed_upgrade_goes_back_to_what_was_before_both(host: 
     assert host.sh("ls /var/lib/dgxspark/k3s") == "record.json"
 
 
+@pytest.mark.more
 def test_the_run_after_a_killed_installation_leaves_a_bare_node_if_it_fails(host: Host) -> None:
     before = host.tree(*PLACES)
     wanted = server(host, stage(host, OLD, broken=BROKEN))
@@ -195,6 +199,7 @@ def test_the_run_after_a_killed_installation_leaves_a_bare_node_if_it_fails(host
     assert host.tree(*PLACES) == before
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("fault", ["corrupted", "another-version", "unknown-key", "no-binary"])
 def test_a_first_run_that_fails_leaves_a_bare_node(host: Host, fault: str) -> None:
     before = host.tree(*PLACES)

@@ -91,6 +91,7 @@ def test_the_second_time_nothing_is_asked_or_moved_and_the_commit_stays(hub: Hub
     assert parcels.state(cache.parcel(asked.root, t.cast(cache.Manifest, cache.read(asked.root, REPO, None)))).whole
 
 
+@pytest.mark.more
 def test_another_commit_is_fetched_and_moves_only_what_differs(hub: Hub, tmp_path: pathlib.Path) -> None:
     have(wanted(hub, tmp_path))
     hub.repos[REPO].commit = "b" * 40
@@ -108,6 +109,7 @@ def test_a_connection_that_breaks_is_mended_within_the_run(hub: Hub, tmp_path: p
     assert sum(line == "GET /cdn/org/model/model-2.safetensors" for line in hub.requests) == 2
 
 
+@pytest.mark.more
 def test_an_interrupted_download_keeps_the_files_that_came_whole(hub: Hub, tmp_path: pathlib.Path) -> None:
     asked = wanted(hub, tmp_path)
     have(asked)
@@ -144,6 +146,7 @@ def test_wrong_bytes_are_named_and_do_not_stay(hub: Hub, tmp_path: pathlib.Path)
     assert hub.sent == {"config.json": 8}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("repo", "token", "said"),
     [
@@ -300,6 +303,7 @@ def test_a_rank_that_changes_a_file_the_list_beside_it_and_the_times_deceives_no
     assert parcels.state(cache.parcel(asked.root, made)).whole
 
 
+@pytest.mark.more
 def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
     """Files are not compared with a list that somebody forged for them."""
     asked = wanted(hub, tmp_path)
@@ -320,6 +324,7 @@ def test_to_verify_is_to_ask_the_hub(hub: Hub, tmp_path: pathlib.Path) -> None:
     assert "compared only with this node's own list" in said[0]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("path", ["", "/blobs", "/refs", "/snapshots", f"/snapshots/{'a' * 40}"])
 def test_a_download_writes_nothing_through_a_folder_that_is_a_link(hub: Hub, tmp_path: pathlib.Path, path: str) -> None:
     asked = wanted(hub, tmp_path)

@@ -46,8 +46,13 @@ def all_objects(profile: str, count: int) -> t.Iterator[Plain]:
                 yield from inputs.objects(made, count, attachment, rdma)
 
 
+def few(names: t.Sequence[str]) -> list[t.Any]:
+    """Return every tenth for `make test`, and the others for `make test-more`."""
+    return [name if at % 10 == 0 else pytest.param(name, marks=pytest.mark.more) for at, name in enumerate(names)]
+
+
 @pytest.mark.parametrize("count", inputs.COUNTS)
-@pytest.mark.parametrize("profile", inputs.PROFILES)
+@pytest.mark.parametrize("profile", few(inputs.PROFILES))
 @pytest.mark.parametrize("version", [NEWEST, *(pytest.param(v, marks=pytest.mark.long) for v in ("1.35", "1.36"))])
 def test_every_object_of_every_profile(version: str, profile: str, count: int) -> None:
     known = seen.setdefault(version, set())

@@ -79,6 +79,7 @@ def timeless(folder: pathlib.Path) -> list[Plain]:
     return [{key: value for key, value in entry.items() if key not in skip} for entry in journal.read(folder)]
 
 
+@pytest.mark.more
 def test_killed_at_twenty_random_points_it_comes_to_the_same_journal(
     whole: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
