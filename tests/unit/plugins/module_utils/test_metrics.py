@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import typing as t
@@ -206,7 +207,8 @@ def test_what_is_laid_on_a_node_runs_with_nothing_but_the_standard_library(tmp_p
     program = tmp_path / "program"
     program.mkdir()
     for name, text in sources.items():
-        assert "ansible" not in text.replace("ansible-bad-function", "").replace("Ansible", ""), name
+        # Names of Ansible's own variables are data: module_utils/secret_names.py.
+        assert not re.search(r"^\s*(?:from|import) ansible|\bansible(?:_collections)?\.", text, re.MULTILINE), name
         (program / name).write_text(text)
     output = tmp_path / "textfile" / "dgxspark.prom"
     output.parent.mkdir()
