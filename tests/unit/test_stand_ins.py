@@ -1,9 +1,7 @@
-"""What each stand-in's head must say: what it imitates, which version of it, which parts, and what is left out."""
+"""Stand-ins refuse what the real programs refuse."""
 
 from __future__ import annotations
 
-import pathlib
-import re
 import runpy
 import subprocess
 import sys
@@ -15,28 +13,6 @@ import pytest
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
 from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
-
-STAND_INS = sorted(path for path in (ROOT / "tests/stand_ins").iterdir() if path.is_file() and path.name[0] not in "._")
-STAND_INS += [ROOT / "tests/engine/kubelet.py", ROOT / "tests/nodes/api_side.py"]
-STAND_INS += [ROOT / "tests/unit/chat_server.py", ROOT / "tests/unit/stand_in.py"]
-HEAD = re.compile(r'(?:#![^\n]*\n)?(?:"""(.*?)"""|((?://[^\n]*\n)+))', re.DOTALL)
-# Standards have numbers instead of versions; DGX OS and systemd use whole numbers.
-VERSION = re.compile(r"\bv?\d+\.\d+|\bRFC \d+|\bPEP \d+|\bsystemd \d+")
-LEFT_OUT = re.compile(
-    r"Not\s+imitated|does not imitate|It has no |It is no |No CDI|is refused here|others are refused|Anything else is 404"
-)
-
-
-@pytest.mark.parametrize("path", STAND_INS, ids=lambda path: path.name)
-def test_a_stand_in_s_head_says_what_it_imitates_in_which_version_and_what_not(path: pathlib.Path) -> None:
-    found = HEAD.match(path.read_text(encoding="utf-8"))
-    assert found, "it begins with no docstring or comment"
-    head = found[1] or found[2]
-    assert "stand-in" in head.lower()
-    imitated = re.search(r"Imitated[:,](.+)", head, re.DOTALL)
-    assert imitated, "name the upstream program and the parts of it: `Imitated: …`"
-    assert VERSION.search(imitated[1]), "name the version of what is imitated"
-    assert LEFT_OUT.search(head), "say what is not imitated"
 
 
 def test_the_scripted_engine_refuses_flags_that_the_release_does_not_have() -> None:

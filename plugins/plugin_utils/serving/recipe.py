@@ -305,7 +305,7 @@ class _Maker:
         else:
             spec = self.dialect.parser.spec(key.replace("_", "-"))
             kind = flag_table.expected(spec).removeprefix("list of ") if spec else "str"
-            typed = recipe_flags.typed(value, kind) if isinstance(value, str) else value
+            typed = recipe_flags.typed(value, kind, self.engine) if isinstance(value, str) else value
             self.put(key, typed, text, spec is not None or key in self.dialect.tables.names)
 
     def put(self, name: str, value: t.Any, text: str, known: bool) -> None:

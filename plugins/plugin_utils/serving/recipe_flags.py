@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import re
 import typing as t
@@ -40,9 +41,14 @@ _SHORT = {
 }
 # SGLang also accepts these as prefixes of the names in its table.
 _PREFIXES = {"sglang": {"tp": "tp-size", "pp": "pp-size", "dp": "dp-size", "ep": "ep-size"}}
-# Human-readable integers (vLLM 0.17.1 engine/arg_utils.py:2207): lowercase suffixes are decimal, uppercase ones binary.
-_SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT])")
+# human_readable_int of vLLM 0.17.1 to 0.33.0 (engine/arg_utils.py, utils/argparse_utils.py): lowercase suffixes are decimal,
+# uppercase ones binary. That of SGLang 0.5.10 to 0.5.23 (srt/utils/common.py): SI and IEC. Neither takes a binary fraction.
+_SIZES = {
+    "vllm": {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40},
+    "sglang": {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40},
+}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]{1,2})")
+_CANDIDATES = 8  # named in the error about an ambiguous flag
 
 
 @dataclass(frozen=True)
@@ -63,19 +69,31 @@ def _json(text: str) -> t.Any:
         return text
 
 
-def typed(text: str, kind: str) -> t.Any:
+def _size(text: str, engine: str) -> int | None:
+    """Return a whole number with a suffix as the engine reads it; None if it refuses the text."""
+    found = _SIZE.fullmatch(text.strip())
+    unit = _SIZES[engine].get(found[2]) if found else None
+    if found is None or unit is None:
+        return None
+    if "." not in found[1]:
+        return int(decimal.Decimal(found[1]) * unit)
+    if unit % 1000:  # binary
+        return None
+    return int(decimal.Decimal(found[1]) * unit) if engine == "sglang" else int(float(found[1]) * unit)
+
+
+def typed(text: str, kind: str, engine: str) -> t.Any:
     """Convert a word to a flag's type; a word that does not fit stays a string, for the settings check to reject."""
     if kind == "json":
         return _json(text)
     if kind == "int":
         if re.fullmatch(r"[+-]?\d+", text):
             return int(text)
-        sized = _SIZE.fullmatch(text)
-        if sized and ("." not in sized[1] or sized[2].islower()):
-            return int(float(sized[1]) * _SIZES[sized[2]]) if "." in sized[1] else int(sized[1]) * _SIZES[sized[2]]
-    if kind in ("int", "float"):
+        sized = _size(text, engine)
+        return text if sized is None else sized
+    if kind == "float":
         try:
-            return float(text) if kind == "float" else text
+            return float(text)
         except ValueError:
             return text
     return text
@@ -100,10 +118,24 @@ class _Reader:
             return self.parser.primary(flag), False, True
         if flag in self.parser.off:
             return self.parser.off[flag], True, True
-        begun = {self.parser.primary(name) for name in self.parser.flags if name.startswith(flag)}
-        if word.startswith("--") and len(begun) == 1 and len(flag) > 2:
-            return begun.pop(), False, True
-        return flag, False, False
+        begun = self.begun(word, flag)
+        return (*begun.pop(), True) if len(begun) == 1 else (flag, False, False)
+
+    def begun(self, word: str, flag: str) -> set[tuple[str, bool]]:
+        """Return the flags that an abbreviation may mean (argparse: allow_abbrev), and whether each is turned off by it."""
+        if not word.startswith("--"):
+            return set()
+        on = {(self.parser.primary(name), False) for name in self.parser.flags if name.startswith(flag)}
+        return on | {(name, True) for off, name in self.parser.off.items() if off.startswith(flag)}
+
+    def ambiguous(self, word: str, flag: str) -> str:
+        """Return what is wrong with an abbreviation that may mean several flags, as argparse refuses it; else nothing."""
+        names = sorted(self.parser.table["flags"][name]["off"] if off else name for name, off in self.begun(word, flag))
+        if len(names) < 2:
+            return ""
+        more = f" and {len(names) - _CANDIDATES} more" if len(names) > _CANDIDATES else ""
+        listed = ", ".join(f"--{name}" for name in names[:_CANDIDATES])
+        return f"ambiguous: it could be {listed}{more}, and the engine does not start; write the flag in full"
 
     def is_flag(self, word: str) -> bool:
         return len(word) > 1 and word.startswith("-") and not re.fullmatch(r"-[\d.].*", word)
@@ -141,10 +173,10 @@ class _Reader:
             value: t.Any = _inner(taken[0]) if taken else True
             for key in reversed(path.split(".")):
                 value = {key: value}
-            return Given(name, value, self.text(first), known)
+            return Given(name, value, self.text(first), known, "" if known else self.ambiguous(head, name))
         if spec is None:
             taken = inline if inline is not None else self.following()
-            return Given(name, self.unknown(taken), self.text(first), False)
+            return Given(name, self.unknown(taken), self.text(first), False, self.ambiguous(head, name))
         if spec["type"] in ("switch", "toggle"):
             if inline is not None:
                 value = tail.lower() in ("true", "1") if tail.lower() in ("true", "false", "1", "0") else tail
@@ -156,7 +188,7 @@ class _Reader:
             taken = self.dashed()
         if not taken and spec.get("many") != "any":
             return Given(name, None, self.text(first), fault="its value is missing")
-        values = [typed(item, spec["type"]) for item in taken]
+        values = [typed(item, spec["type"], self.parser.engine) for item in taken]
         return Given(name, values if many or spec.get("repeat") else values[0], self.text(first))
 
     def dashed(self) -> list[str]:
