@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guards over several requests, for faults that no single stream shows. Pure; they run after all requests have ended.
 
+- *right*: the greedy prompt has one right answer, alone and in a full batch. A model that writes garbage does not give it.
 - *parted*: one greedy prompt, answered alone and in a full batch. Rounding in a batch makes sound answers diverge late, or into
   a rewording; in a wrongly computed batch they diverge at once and lose the right answer. If this cannot be judged, a sign
   says why.
 - *alike*: one text for different questions.
-- *wrong*: questions with known answers; the only guard that catches fluent nonsense.
+- *wrong*: questions with known answers, which catch fluent nonsense as *right* does.
 - *fingerprint*: equal speeds, and all cut at the limit. Sound streams of a lockstep batch look the same if all are cut,
   so this is garbage only if the texts say next to nothing, and a warning otherwise.
 """
@@ -36,6 +37,10 @@ _WORD = re.compile(r"\w+")
 _REMEDY = (
     "Read the answers; see the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size."
 )
+_NOT_RIGHT = (
+    "Read the answers; see the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size. A sound model "
+    "that cannot answer it needs another prompt: the workload `greedy` in your knowledge folder."
+)
 _NOT_JUDGED = (
     "If requests of the greedy prompt failed, fix that first. Otherwise read the answers, and raise max_tokens of the workload "
     "`greedy` in your knowledge folder (mode quick has its own: run mode full), or ask there for something with one answer."
@@ -57,10 +62,25 @@ class Parting:
 
 
 @dataclass(frozen=True, slots=True)
+class Right:
+    """Garbage if more than the share `most` of the answers to the greedy prompt, alone or together, are wrong.
+
+    An answer that was cut, and thoughts without an answer, are sound if they contain the share `about` of the prompt's words of at
+    least `word_chars` characters, as thoughts about it do.
+    """
+
+    most: float
+    about: float
+    word_chars: int
+
+
+@dataclass(frozen=True, slots=True)
 class Alike:
-    """Applies to answers of at least `min_chars` characters."""
+    """Two answers of at least `min_chars` characters. Of at least `short_chars`, more than the share `short_share` of all questions."""
 
     min_chars: int
+    short_chars: int
+    short_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +104,7 @@ class LoadLimits:
     """The limits of all guards over several requests."""
 
     burst: Burst
+    right: Right
     parting: Parting
     alike: Alike
     wrong: Wrong
@@ -92,8 +113,49 @@ class LoadLimits:
 
 def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits:
     """Build the limits from the entries of `knowledge/guards`, by id. Raises CollectionError that names guard and key."""
-    kinds = {"burst": Burst, "parting": Parting, "alike": Alike, "wrong": Wrong, "squeezed": Squeezed}
+    kinds = {"burst": Burst, "right": Right, "parting": Parting, "alike": Alike, "wrong": Wrong, "squeezed": Squeezed}
     return LoadLimits(**built(entries, kinds))
+
+
+def right(
+    alone: t.Sequence[Record], together: t.Sequence[Record], prompt: t.Mapping[str, t.Any], limits: Right
+) -> list[Sign] | None:
+    """Check the greedy prompt's answers; None if there is nothing that can be checked, alone or together.
+
+    prompt: with `expect`, a pattern that every right answer contains, however worded, and perhaps `early`, one that a right answer
+    contains even if it was cut.
+    """
+    if not prompt.get("expect"):
+        return None
+    signs, checked = list[Sign](), True
+    for records, where in ((alone, "sent alone"), (together, "sent together")):
+        answers = [record for record in records if record.status == "ok"]
+        found = [_is_right(record, prompt, limits) for record in answers]
+        known = [is_right for is_right in found if is_right is not None]
+        checked = checked and bool(known)
+        if known.count(False) > limits.most * len(known):
+            sample = " ".join((answers[found.index(False)].content).split())[:80]
+            message = (
+                f"{known.count(False)} of {len(known)} answers to the greedy prompt {where} are wrong, such as {sample!r}; "
+                "it has one right answer."
+            )
+            signs.append(Sign("bench.not-right", "error", message, _NOT_RIGHT))
+    return signs if signs or checked else None
+
+
+def _is_right(record: Record, prompt: t.Mapping[str, t.Any], limits: Right) -> bool | None:
+    """Whether an answer is right; None if it was cut before that can be told."""
+    text = f"{record.reasoning}\n{record.content}"
+    if holds(prompt["expect"], text):
+        return True
+    if record.content.strip() and record.finish_reason != "length":
+        return False
+    if holds(prompt.get("early"), text):
+        return True
+    asked = {word for word in _words(prompt["ask"]) if len(word) >= limits.word_chars}
+    if len(asked & set(_words(text))) >= limits.about * max(1, len(asked)):
+        return True
+    return False if record.content.strip() and prompt.get("early") else None
 
 
 def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str | None, limits: Parting) -> list[Sign]:
@@ -107,7 +169,7 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
         return []
     first = _words(found.before[0])
     begun = [(text, _words(text)) for text in found.now]
-    gone = [words for text, words in begun if _common(first, words) < found.early and not _holds(expect, text)]
+    gone = [words for text, words in begun if _common(first, words) < found.early and not holds(expect, text)]
     if len(gone) <= limits.most * len(begun):
         return []
     what = "thoughts about" if found.thoughts else "answers to"
@@ -126,7 +188,10 @@ def parted(alone: t.Sequence[Record], together: t.Sequence[Record], expect: str 
 
 
 def not_judged(n: int, alone: t.Sequence[Record], together: t.Sequence[Record], limits: Parting) -> list[Sign]:
-    """Return a warning if `n` concurrent requests cannot be compared with runs alone, and why; none for n = 1."""
+    """Return a warning if `n` concurrent requests cannot be compared with runs alone, and why; none for n = 1.
+
+    It is the verdict if the answers cannot be checked either, see `right`.
+    """
     why = _compared(alone, together, limits)
     if n < 2 or not isinstance(why, str):
         return []
@@ -168,13 +233,20 @@ def _compared(alone: t.Sequence[Record], together: t.Sequence[Record], limits: P
 
 
 def alike(records: t.Sequence[Record], limits: Alike) -> list[Sign]:
-    """Look for one answer to different questions."""
+    """Look for one answer to different questions: two are enough of a long one, most are needed of a short one."""
     asked: dict[str, set[int]] = defaultdict(set)
+    questions = {record.question for record in records}
     for record in records:
-        text = " ".join(_words(record.content or record.reasoning))
-        if record.status == "ok" and len(text) >= limits.min_chars:
+        # With its marks: two drawings may have the same words.
+        text = " ".join((record.content or record.reasoning).casefold().split())
+        if record.status == "ok" and len(text) >= limits.short_chars:
             asked[text].add(record.question)
-    most = max(asked.items(), key=lambda item: len(item[1]), default=("", set[int]()))
+    shared = [
+        (text, who)
+        for text, who in asked.items()
+        if len(text) >= limits.min_chars or len(who) > limits.short_share * len(questions)
+    ]
+    most = max(shared, key=lambda item: len(item[1]), default=("", set[int]()))
     if len(most[1]) < 2:
         return []
     message = f"{len(most[1])} different questions got one answer: {most[0][:80]!r}."
@@ -188,7 +260,7 @@ def wrong(known: t.Sequence[tuple[Record, str | None]], limits: Wrong) -> list[S
         for record, expect in known
         if expect and record.status == "ok" and record.finish_reason != "length" and record.content.strip()
     ]
-    missed = [text for text, expect in texts if not _holds(expect, text)]
+    missed = [text for text, expect in texts if not holds(expect, text)]
     if len(texts) < limits.min_answers or len(missed) < limits.share * len(texts):
         return []
     message = f"{len(missed)} of {len(texts)} answers with a known result are wrong, such as {' '.join(missed[0].split())[:80]!r}."
@@ -235,5 +307,6 @@ def _common(one: t.Sequence[str], other: t.Sequence[str]) -> int:
     return sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
-def _holds(expect: str | None, text: str) -> bool:
+def holds(expect: str | None, text: str) -> bool:
+    """Whether a text contains what is expected; never if nothing is."""
     return expect is not None and re.search(expect, text, re.IGNORECASE) is not None

@@ -232,7 +232,7 @@ def closed(stream: ChatStream, guards: Guards) -> None:
     if not stream.ended:
         raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
     for guard in guards:
-        trip = guard.close()
+        trip = guard.close(ended=stream.finish_reason != "length")
         if trip:
             raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
 

@@ -7,8 +7,11 @@ They are pure: each request has a `TextGuard` that is fed text in pieces of any 
 the result. The guards look at:
 
 - *words*: runs of letters and digits, and each Chinese, Japanese or Korean character. A line that is at least a fifth
-  punctuation (tables, JSON, code) counts as one new word, since such lines repeat naturally.
-- the exact end of the text, in any characters.
+  punctuation (tables, JSON, code) counts as one new word, since such lines repeat naturally; so does a short line, as of a list of
+  moves or a matrix, whose words are counted beside in a longer window.
+- the exact end of the text, in any characters. Lists and drawings that repeat may end; whether the model ended them by itself is
+  known at the end.
+- at the end, the letters: whether they are drawn at random (letters.py).
 
 No guard sees fluent nonsense: for that, ask for something with a known answer.
 """
@@ -22,6 +25,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import letters
 
 STEP = 64  # characters between two checks of the end of the text
 _PIECE = 200  # characters after which an unfinished line is checked as it is
@@ -57,9 +61,11 @@ class Loop:
     """The text ends with at least `min_chars` characters that are `repeats` exact repetitions of up to `max_period` characters.
 
     If the repeated text is structure, as in a list of equal values, it may still end: then `structured_chars` characters are
-    needed, or the end of the whole text.
+    needed, or a whole text that was cut. An answer that is nothing but `repeats` times the same `echo_words` words or more needs no
+    `min_chars`.
     """
 
+    echo_words: int
     min_chars: int
     structured_chars: int
     repeats: int
@@ -68,8 +74,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Stagnation:
-    """At most the share `distinct` of the last `window` words are distinct."""
+    """At most the share `distinct` of the last `window` words are distinct; of the last `listed` in lines of up to `line_chars`."""
 
+    listed: int
+    line_chars: int
     window: int
     distinct: float
 
@@ -103,6 +111,7 @@ class Limits:
     loop: Loop
     stagnation: Stagnation
     single: Single
+    soup: letters.Soup
     requests: Requests
 
 
@@ -113,6 +122,7 @@ def limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> Limits:
         "loop": Loop,
         "stagnation": Stagnation,
         "single": Single,
+        "soup": letters.Soup,
         "requests": Requests,
     }
     return Limits(**built(entries, kinds))
@@ -130,7 +140,7 @@ def built(entries: t.Mapping[str, t.Mapping[str, t.Any]], kinds: t.Mapping[str, 
 class GuardHit:
     """What a guard found, after how many characters, with a sample."""
 
-    guard: t.Literal["flood", "loop", "stagnation", "single"]
+    guard: t.Literal["flood", "loop", "stagnation", "single", "soup"]
     at: int
     message: str
     sample: str
@@ -178,9 +188,9 @@ def _is_structure(line: str) -> bool:
 
 
 def _is_list(text: str) -> bool:
-    """Whether a text is structure with content, such as a value and its separator."""
+    """Whether a text is structure with content, such as a value and its separator, or a line of a drawing."""
     marks, solid = _marks(text)
-    return _STRUCTURED * solid <= marks < solid
+    return _STRUCTURED * solid <= marks and (marks < solid or (0 < solid < len(text) and "\n" in text))
 
 
 def _end_of_line(text: str) -> int:
@@ -206,6 +216,7 @@ class TextGuard:
         self._tokens = 0
         self._flood = _Window(limits.flood.window, limits.flood.n)
         self._recent = _Window(limits.stagnation.window, 1)
+        self._listed = _Window(limits.stagnation.listed, 1)
 
     def feed(self, text: str) -> GuardHit | None:
         """Take more text; return the hit so far. Checks in whole steps, because most pieces are one token."""
@@ -217,21 +228,24 @@ class TextGuard:
                 self._look_at_end()
         return self.trip
 
-    def close(self) -> GuardHit | None:
-        """End the text; return the hit."""
+    def close(self, ended: bool = False) -> GuardHit | None:
+        """End the text; return the hit. ended: by the model itself, so that a list or drawing that repeats has come to its end."""
         if self.trip is None and self._waiting:
             self._take(self._waiting)
         if self.trip is None and self._line:
             self._words(self._line)
         if self.trip is None:
-            self._look_at_end(closed=True)
+            self._look_at_end(closed=True, ended=ended)
         single = self.limits.single
-        if self.trip is None and self._tokens >= single.min_tokens:
+        is_drawing = ended and self._tail.strip().count("\n") > 1
+        if self.trip is None and not is_drawing and self._tokens >= single.min_tokens:
             token, count = self._counts.most_common(1)[0]
             if count >= single.share * self._tokens:
                 self._found("single", self.length, f"{token!r} is {count} of its {self._tokens} tokens", token)
         if self.trip is None:
             self._look_at_runs()
+        if self.trip is None and (found := letters.soup(self._tail, self.limits.soup)):
+            self._found("soup", self.length, found, self._tail)
         return self.trip
 
     def _look_at_runs(self) -> None:
@@ -269,7 +283,14 @@ class TextGuard:
         self._tokens += len(tokens)
         self._counts.update(tokens)
         # A line of structure counts as one unique word, so that the words around it do not become neighbours.
-        for word in [f"\n{self._judged}"] if _is_structure(line) else _WORD.findall(line.casefold()):
+        words = [f"\n{self._judged}"]
+        if not _is_structure(line):
+            words = _WORD.findall(line.casefold())
+            if line.endswith("\n") and len(line) <= self.limits.stagnation.line_chars:
+                for word in words:
+                    self._listed.add(word)
+                words = [f"\n{self._judged}"]
+        for word in words:
             self._flood.add(word)
             self._recent.add(word)
         if self.trip is None:
@@ -287,18 +308,33 @@ class TextGuard:
                     "flood", self._judged, f"{text!r} occurs {count} times in the last {len(words)} words", text
                 )
                 return
-        stagnation, recent = self.limits.stagnation, self._recent
-        if len(recent.words) >= stagnation.window:
+        stagnation = self.limits.stagnation
+        for recent in (self._recent, self._listed):
             different = len(recent.grams)
-            if different <= stagnation.distinct * len(recent.words):
+            if len(recent.words) >= recent.size and different <= stagnation.distinct * stagnation.window:
                 sample = " ".join(word for (word,) in list(recent.grams)[:8])
                 message = f"only {different} different words are among the last {len(recent.words)}"
                 self._found("stagnation", self._judged, message, sample)
+                return
 
-    def _look_at_end(self, closed: bool = False) -> None:
+    def _look_at_echo(self) -> None:
+        """Look for an answer that is one passage again and again, and nothing else."""
+        loop, words = self.limits.loop, self._tail.split()
+        if len(self._tail) < self.length or len(words) < loop.repeats * loop.echo_words:
+            return
+        for count in range(loop.repeats, len(words) // loop.echo_words + 1):
+            size, rest = divmod(len(words), count)
+            if not rest and words == words[:size] * count and not _is_structure(" ".join(words[:size])):
+                sample = " ".join(words[:size])
+                self._found("loop", self.length, f"it is {count} times the same {size} words", sample)
+                return
+
+    def _look_at_end(self, closed: bool = False, ended: bool = False) -> None:
         loop = self.limits.loop
         tail = self._tail[-(loop.repeats * loop.max_period) :]
-        if len(tail) < loop.min_chars:
+        if closed:
+            self._look_at_echo()
+        if len(tail) < loop.min_chars or self.trip is not None:
             return
         key, end = tail[-_KEY:], len(tail) - 1
         for _candidate in range(_CANDIDATES):
@@ -307,7 +343,7 @@ class TextGuard:
             period = len(tail) - _KEY - before
             if before < 0 or period > loop.max_period or loop.repeats * period > len(tail):
                 return
-            list_may_end = not closed and _is_list(tail[-period:])
+            list_may_end = (ended or not closed) and _is_list(tail[-period:])
             span = max(loop.structured_chars if list_may_end else loop.min_chars, loop.repeats * period)
             if span > len(tail):
                 return

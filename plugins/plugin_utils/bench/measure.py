@@ -51,7 +51,10 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A level's result. Its speed counts only if the verdict is good; failed: some requests were not answered."""
+    """A level's result. Its speed counts only if the verdict is good.
+
+    failed: some requests were not answered, or it cannot be judged whether the answers are right.
+    """
 
     verdict: t.Literal["good", "failed", "garbage"]
     message: str
@@ -122,14 +125,19 @@ def judged(
     it is unknown whether a batch changes them.
     """
     level = level_of(load.n, load.records, over.burst)
-    expect = bench.greedy.prompts[0].get("expect")
+    prompt = bench.greedy.prompts[0]
+    parted = across.parted(alone.records, greedy.records, prompt.get("expect"), over.parting)
+    right = across.right(alone.records, greedy.records, prompt, over.right)
+    # Answers that are right were judged, even if rounding makes two runs alone differ.
+    unjudged = [] if right is not None else across.not_judged(load.n, alone.records, greedy.records, over.parting)
     known = {question.index: question.expect for question in asked}
     whole = [dataclasses.replace(r, finish_reason=None) if bench.workload.cut else r for r in load.records]
     signs = [
         *across.fingerprint(whole, limits.requests, over.squeezed, over.burst),
-        *across.parted(alone.records, greedy.records, expect, over.parting),
+        *parted,
+        *(() if any(sign.severity == "error" for sign in parted) else right or ()),  # one error says it
         *across.not_judged(load.n, alone.records, greedy.records, over.parting),
-        *across.alike(load.records, over.alike),
+        *across.alike(_unknown(load.records, known, greedy.records), over.alike),
         *across.wrong([(record, known.get(record.index)) for record in load.records], over.wrong),
         *_bursts(level),
     ]
@@ -148,10 +156,10 @@ def judged(
     message = ""
     if bad or errors:
         message = f"{load.n} at once: {' '.join([*bad, *(sign.message for sign in errors)])}"
-    elif failures:
-        message = f"{load.n} at once: {failures}"
+    elif failures or unjudged:
+        message = f"{load.n} at once: {failures or ' '.join(f'{sign.message} {sign.remedy}' for sign in unjudged)}"
     return Result(
-        verdict="garbage" if bad or errors else "failed" if failures else "good",
+        verdict="garbage" if bad or errors else "failed" if failures or unjudged else "good",
         message=message,
         level=level,
         signs=tuple(signs),
@@ -161,6 +169,14 @@ def judged(
         client_share=load.client_share,
         scrapes=load.scrapes,
     )
+
+
+def _unknown(
+    records: t.Sequence[Record], known: t.Mapping[int, str | None], greedy: t.Sequence[Record]
+) -> list[Record]:
+    """Return the answers that may not be alike: those without a known answer in them, and those to the greedy prompt."""
+    other = [dataclasses.replace(record, question=-1) for record in greedy]
+    return [record for record in records if not across.holds(known.get(record.index), record.content)] + other
 
 
 def _garbage(records: t.Sequence[Record], what: str) -> str:

@@ -68,7 +68,8 @@ def _users(n: int) -> str:
 
 
 def _bad(result: Result) -> str:
-    what = "its speed does not count, the answers are garbage" if result.verdict == "garbage" else "requests failed"
+    failed = "requests failed" if result.level.causes else "its speed does not count, the answers are not judged"
+    what = "its speed does not count, the answers are garbage" if result.verdict == "garbage" else failed
     return f"With {result.level.n} at once {what}: {result.message}"
 
 

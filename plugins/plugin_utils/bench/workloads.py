@@ -47,11 +47,12 @@ def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
         raise CollectionError(f"There is no workload {name!r}. Known: {', '.join(sorted(entries))}.")
     entry = entries[name]
     for position, prompt in enumerate(entry["prompts"]):
-        try:
-            re.compile(prompt.get("expect", ""))
-        except re.error as exc:
-            where = f"workload {name}: prompts.{position}.expect"
-            raise CollectionError(f"{where}: {prompt['expect']!r} is not a regular expression: {exc}.") from exc
+        for key in ("expect", "early"):
+            try:
+                re.compile(prompt.get(key, ""))
+            except re.error as exc:
+                where = f"workload {name}: prompts.{position}.{key}"
+                raise CollectionError(f"{where}: {prompt[key]!r} is not a regular expression: {exc}.") from exc
     known = ("max_tokens", "temperature", "seed", "timeout_s", "cut", "fill")
     return Workload(
         name=name, prompts=tuple(entry["prompts"]), **{key: entry[key] for key in known if entry.get(key) is not None}

@@ -14,7 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report impor
 Plain = t.Mapping[str, t.Any]
 _SENTENCES = {
     "good": "Every answer passed the quality guards at every number of requests at once.",
-    "failed": "Requests failed.",
+    "failed": "Requests failed, or it cannot be judged whether their answers are right.",
     "garbage": "Answers are garbage: the speed of these levels does not count.",
 }
 

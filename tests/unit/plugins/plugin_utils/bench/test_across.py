@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.across impo
     load_limits_of,
     not_judged,
     parted,
+    right,
     wrong,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures import Record
@@ -211,3 +212,49 @@ def test_what_cannot_be_judged_is_said(alone: list[Record], together: list[Recor
 def test_nothing_is_said_where_it_is_judged_or_there_is_no_batch() -> None:
     assert not not_judged(8, [answer(NUMBERS)] * 2, [answer(noise(n)) for n in range(8)], LIMITS.parting)
     assert not not_judged(1, [answer(NUMBERS)] * 2, [answer(NUMBERS)], LIMITS.parting)
+
+
+# --- the right answer -------------------------------------------------------------------------------------------------
+
+PROMPT = {"ask": "Write the numbers from one to thirty in words.", "expect": EXPECT, "early": r"one\W+two\W+three"}
+
+
+def rights(alone: list[Record], together: list[Record], **more: str) -> list[str] | None:
+    signs = right(alone, together, {**PROMPT, **more}, LIMITS.right)
+    return None if signs is None else [sign.message for sign in signs]
+
+
+def test_greedy_answers_are_checked_against_the_right_one() -> None:
+    assert rights([answer(NUMBERS)] * 2, [answer(f"Sure! {NUMBERS}")] * 8) == []
+    assert rights([answer(NUMBERS)] * 2, [answer(NUMBERS)] * 7 + [answer(noise(1))]) == []
+    (said,) = rights([answer(NUMBERS)] * 2, [answer(NUMBERS)] * 5 + [answer(noise(1))] * 3) or []
+    assert "3 of 8 answers to the greedy prompt sent together are wrong" in said
+    alone, together = rights([answer(NUMBERS), answer(noise(2))], [answer(noise(1))]) or []
+    assert "1 of 2 answers to the greedy prompt sent alone are wrong" in alone
+    assert "1 of 1 answers" in together
+
+
+def test_an_answer_that_was_cut_is_right_as_far_as_it_goes() -> None:
+    begun = answer("Sure: one, two, three, four", reason="length")
+    assert rights([begun] * 2, [begun]) == []
+    assert rights([begun] * 2, [answer(noise(1), reason="length")]) != []
+    # Without a pattern for the beginning it is unknown, and what is unknown is not judged.
+    lost = answer(noise(1), reason="length")
+    assert right([lost] * 2, [lost], {"ask": PROMPT["ask"], "expect": EXPECT}, LIMITS.right) is None
+
+
+def test_thoughts_about_the_prompt_are_sound_and_others_are_not_judged() -> None:
+    about = thought("The user wants me to write the numbers from one to thirty in words. Let me think.")
+    assert rights([about] * 2, [about]) == []
+    assert rights([thought(noise(1))] * 2, [thought(noise(2))]) is None
+
+
+def test_without_a_right_answer_nothing_is_checked() -> None:
+    assert right([answer("a")] * 2, [answer("b")], {"ask": "Say something."}, LIMITS.right) is None
+
+
+def test_a_short_answer_to_most_questions_is_garbage() -> None:
+    hello = "Hello! How can I help you today?"
+    assert alike([answer(hello, 0), answer(hello, 1)], LIMITS.alike)
+    assert alike([answer(hello, n) for n in range(3)] + [answer(noise(1), 3)], LIMITS.alike)
+    assert not alike([answer(hello, 0), answer(hello, 1), answer(noise(1), 2), answer(noise(2), 3)], LIMITS.alike)

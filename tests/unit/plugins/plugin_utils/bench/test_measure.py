@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
     ManyServer,
     Request,
     chunk,
+    delta,
     event,
     head,
     sse,
@@ -219,3 +220,34 @@ def test_a_server_that_refuses_is_there_and_the_levels_go_on(server: ManyServer)
     busy = [head("503 Service Unavailable", "text/plain", chunked=False, Content_Length="4") + b"busy"]
     server.answering = lambda _request: busy
     assert {n: result.verdict for n, result in run(server, 1, 2).items()} == {1: "failed", 2: "failed"}
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello! How can I help you today?", "house run seven blue along under the of a", "Простите, я не понимаю."]
+)
+def test_a_model_that_says_one_thing_to_everything_is_garbage_at_every_level(server: ManyServer, text: str) -> None:
+    server.answering = lambda _request: sse(*(f"{word} " for word in text.split()), tokens=10, pause=0.002)
+    for result in run(server, 1, 4, rounds=2).values():
+        assert result.verdict == "garbage"
+        assert "answers to the greedy prompt sent alone are wrong" in result.message
+
+
+def test_words_at_random_are_garbage_though_no_two_answers_agree(server: ManyServer) -> None:
+    server.answering = lambda request: sse(*words(f"{len(server.requests)} {id(request)}"), tokens=30, pause=0.002)
+    assert {n: result.verdict for n, result in run(server, 1, 4).items()} == {1: "garbage", 4: "garbage"}
+
+
+def test_a_level_whose_answers_cannot_be_judged_is_not_good(server: ManyServer) -> None:
+    """Thoughts up to the limit, that begin differently each time and are not about the prompt."""
+
+    def thinking(request: Request) -> Answer:
+        if "forty" not in request.body["messages"][0]["content"]:
+            return sound(request)
+        said = [chunk(delta(None, reasoning_content=w)) for w in words(f"{len(server.requests)} {id(request)}")]
+        return [head(), *said, chunk(delta("", "length")), chunk(event("[DONE]")), chunk(b"")]
+
+    server.answering = thinking
+    result = run(server, 4)[4]
+    assert result.verdict == "failed"
+    assert "is not judged" in result.message
+    assert "raise max_tokens" in result.message
