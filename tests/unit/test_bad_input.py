@@ -320,11 +320,8 @@ def test_bad_input_is_refused_by_name(verdicts: dict[str, t.Any], name: str, nee
 
 COMMAND = [
     "wrong_type-mtu-0",
-    "unknown_key-vf_cnt",
     "missing-settings",
     "missing-group",
-    "duplicate-index-and-position",
-    "clash_with_another_network-management-0",
     "what_nodes_show-sriov-off",
 ]
 
