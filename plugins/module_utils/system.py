@@ -56,6 +56,8 @@ for path in sys.argv[1:]:
                 if isinstance(device, dict) or device is None:
                     device = device or {}
                     match = device.get("match") or {}
+                    if device.get("match") == {}:
+                        match = {"name": "*"}  # a match without a condition: all devices of its kind
                     needed = list(device.get("interfaces") or [])
                     needed += [device[key] for key in ("link", "peer") if device.get(key)]
                     answer["stanzas"].append({

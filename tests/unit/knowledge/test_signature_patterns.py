@@ -124,7 +124,7 @@ def faults_of(name: str) -> set[str]:
         ("netib-rank0.log", {"nccl.ib-no-device", "nccl.ib-empty-list"}),
         ("published/roce-1nic-nogdr-2.20.5.log", set()),
         ("published/ib-auto-roce-and-ib-nics-2.20.5.log", set()),
-        ("published/socket-ib-disabled-ens-2.20.5.log", set()),
+        ("published/socket-ib-disabled-ens-2.20.5.log", {"engine.nccl-ib-disabled"}),
         ("published/fail-ifname-down-2.20.5.log", {"nccl.no-interface"}),
     ],
 )

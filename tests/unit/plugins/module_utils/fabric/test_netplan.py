@@ -8,6 +8,8 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 
 import pytest
 import yaml
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import Device, is_meant
+from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Function,
     Netdev,
@@ -327,3 +330,23 @@ def test_a_vf_in_a_pod_or_gone_is_not_netplan_s_business() -> None:
     bare = dataclasses.replace(vf, ipv4=(), mtu=1500)
     assert drift(vf_in(node(), netdev=bare, place=Place("pod", "/run/netns/cni-1", 1))) == {}
     assert drift(vf_in(node(), netdev=None, place=Place("unbound"))) == {}
+
+
+@pytest.mark.parametrize(("match", "claims"), [("match: {}", True), ("", False), ("match: {name: enP7s7}", False)])
+def test_a_match_without_a_condition_claims_every_device(tmp_path: pathlib.Path, match: str, claims: bool) -> None:
+    """As netplan writes NetworkManager's connection of no interface: it is DHCP on every port."""
+    folder = tmp_path / "etc" / "netplan"
+    folder.mkdir(parents=True)
+    (folder / "90-NM-66.yaml").write_text(
+        f"network: {{ethernets: {{NM-66: {{renderer: NetworkManager, {match or 'optional: true'}, dhcp4: true}}}}}}\n"
+    )
+
+    def run(command: Sequence[str]) -> tuple[int, str, str]:
+        done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    files = read_system(run, system_root=str(tmp_path))[0].files
+    own = NetplanFile(netplan.PATH, "", "0600", (stanza("dgxspark-p0f0v0", macaddress=V0.mac),), None)
+    clashes = netplan.find_clashes([*files, own], [V0], netplan.PATH)
+    assert bool(clashes) == claims
+    assert is_meant(files[0].stanzas[0], PF0) == claims
