@@ -1,0 +1,84 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Score the collection on a folder of cases: logs go to `explain`, recipes to the plan.
+
+Usage: cases.py FOLDER [ANSWERS]    (ANSWERS: a YAML file like benchmarks/cases.yml, the default)
+
+An answer names, for a file, what must be said (`says`: expressions, all of them), and what must not (`never`). The outcome is
+`right`; `wrong` if something is said that must not be; `silent` if nothing known is found, or nothing is said of a recipe; else
+`unclear`. Files without an answer are not scored. The status is 1 if one is wrong.
+"""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+import re
+import runpy
+import sys
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe  # noqa: E402
+
+
+def explained(path: pathlib.Path, table: signatures.Table) -> list[str]:
+    """Return what is said of a log: causes, then harmless lines, each with its remedy."""
+    found = signatures.findings(signatures.read_path(str(path), table), table)
+    return [f"{each['cause']} {each['remedy']}" for each in found]
+
+
+def planned(path: pathlib.Path) -> list[str]:
+    """Return what is said of a recipe: of its lines, and the plan's findings, each with its remedy."""
+    try:
+        profile = recipe.read(str(path))
+        made = plan.launch_plan(profile)
+    except CollectionError as exc:
+        return [str(exc)]
+    lines = [f"{line['text']} → {line['became']}: {line['why']}" for line in profile["recipe"]["lines"]]
+    return lines + [f"{found['rule']}: {found['message']} {found['remedy']}" for found in made["findings"]]
+
+
+def scored(said: list[str], answer: dict[str, list[str]]) -> str:
+    """Return `right`, `silent`, `unclear` or `wrong`."""
+    text = "\n".join(said)
+    if any(re.search(expression, text) for expression in answer.get("never", ())):
+        return "wrong"
+    if all(re.search(expression, text) for expression in answer.get("says", ())):
+        return "right"
+    return "unclear" if said else "silent"
+
+
+def main(folder: pathlib.Path, answers: pathlib.Path) -> int:
+    """Print a row for each case, and the counts."""
+    table = signatures.load_table()
+    counts: collections.Counter[str] = collections.Counter()
+    print("| case | outcome | what is said first |\n|---|---|---|")
+    for name, answer in yaml.safe_load(answers.read_text(encoding="utf-8")).items():
+        path = folder / name
+        if not path.exists():
+            print(f"| {name} | not run | |")
+            continue
+        said = explained(path, table) if path.suffix == ".log" else planned(path)
+        outcome = scored(said, answer)
+        counts[outcome] += 1
+        print(f"| {name} | {outcome} | {said[0][:160].replace('|', '/') if said else ''} |")
+    print("\n" + ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "silent", "unclear", "wrong")))
+    return int(counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    raise SystemExit(
+        main(
+            pathlib.Path(sys.argv[1]),
+            pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "benchmarks" / "cases.yml",
+        )
+    )
