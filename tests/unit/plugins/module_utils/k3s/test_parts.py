@@ -11,6 +11,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.install import Installation, Wanted
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.remove import clean
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.service import Service, Sign, plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -39,6 +41,28 @@ COMMIT
 :PREROUTING ACCEPT [0:0]
 COMMIT
 """
+
+
+@pytest.mark.parametrize(("etcd", "kept"), [(False, True), (True, False)])
+def test_the_data_of_a_single_server_is_kept_for_the_way_back_and_a_member_s_of_etcd_is_not(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, etcd: bool, kept: bool
+) -> None:
+    """A server that moved from SQLite to etcd still has the old file."""
+    monkeypatch.setattr(layout, "BEFORE", str(tmp_path / "before"))
+    (tmp_path / "server/db").mkdir(parents=True)
+    (tmp_path / "server/db/state.db").write_text("rows", "utf-8")
+    if etcd:
+        (tmp_path / "server/db/etcd").mkdir()
+    asked: list[tuple[str, ...]] = []
+
+    def run(argv: t.Sequence[str]) -> tuple[int, str, str]:
+        asked.append(tuple(argv))
+        return 0, "", ""
+
+    installation = Installation(run, Wanted("server", "v1.36.4+k3s1", "k3s", "", data=str(tmp_path)), Installed())
+    installation._keep_database()
+    assert (tmp_path / "before").exists() == kept
+    assert any("stop" in argv for argv in asked) == kept
 
 
 def test_only_the_cluster_s_rules_are_taken_out() -> None:

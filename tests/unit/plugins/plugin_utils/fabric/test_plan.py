@@ -181,6 +181,13 @@ def test_pinned_numbers_make_the_order_of_no_account(fabric: tuple[int, dict[str
     assert addresses(make(shuffled, settings)) == addresses(make(hosts, settings))
 
 
+def test_a_subnet_takes_hosts_up_to_its_last_address_and_no_further() -> None:
+    settings = {"topology": "switch", "subnet_prefix": 29}
+    plan = make([HostInput("spark1", index=6)], settings)
+    assert {int(ipaddress.ip_address(vf["address"])) % 8 for _host, _function, vf in every_vf(plan)} == {6}
+    assert "its index 7 does not fit" in str(refusal([HostInput("spark1", index=7)], settings))
+
+
 @given(fabrics(["switch", "direct"]))
 def test_more_vfs_move_nobody(fabric: tuple[int, dict[str, t.Any]]) -> None:
     hosts, settings = fabric

@@ -88,6 +88,10 @@ def test_a_gid_index_is_pinned_where_it_is_proven_and_nowhere_else() -> None:
     with pytest.raises(CollectionError, match=r"spark2: gid_index: 3 .* rocep1s0f0v0 has 10\.100\.0\.2 at 4"):
         environment(TWO, drifted)
     assert environment(TWO, drifted, only=["spark1"])["spark1"]["NCCL_IB_GID_INDEX"] == "3"
+    first, second, *rest = [entry for entry in gids({"spark1": 3})["spark1"] if entry.hca.endswith("v0")]
+    apart = Options(gid_index=3, gids={"spark1": (first, dataclasses.replace(second, index=5), *rest)})
+    with pytest.raises(CollectionError, match=r"spark1: gid_index: 3 .* roceP2p1s0f0v0 has 10\.100\.4\.1 at 5"):
+        environment(TWO, apart, only=["spark1"])
 
 
 @pytest.mark.parametrize("options", [Options(bootstrap=""), Options(debug=""), Options(head="")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import fabric
 
 PROFILE = "glm-4.7-nvfp4"
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
@@ -17,6 +18,13 @@ def test_every_rank_has_its_own_command() -> None:
         assert argv[:3] == ["python3", "-m", "sglang.launch_server"]
         assert argv[argv.index("--node-rank") + 1] == str(number)
     assert len({tuple(w for i, w in enumerate(r["argv"]) if r["argv"][i - 1] != "--node-rank") for r in ranks}) == 1
+
+
+def test_the_fabric_s_variables_override_a_profile_s() -> None:
+    own = {"environment": {"NCCL_IB_HCA": "mlx5_0", "OMP_NUM_THREADS": "8"}}
+    ranks = launch_plan(PROFILE, {"hosts": HOSTS, "fabric": fabric(4)}, own)["ranks"]
+    assert all(rank["env"]["NCCL_IB_HCA"].startswith("=") for rank in ranks)
+    assert {rank["env"]["OMP_NUM_THREADS"] for rank in ranks} == {"8"}
 
 
 def test_a_setting_that_the_version_does_not_know_blocks_the_plan() -> None:

@@ -100,6 +100,13 @@ def test_measured_requests_of_hybrids(slots: int, speculative: bool, running: in
     assert pools.max_running_requests == running
 
 
+@given(st.floats(0.6, 0.9), st.none() | st.integers(1, 200), st.booleans(), st.integers(1, 16))
+def test_weights_states_and_cache_are_the_share(fraction: float, slots: int | None, drafts: bool, tokens: int) -> None:
+    settings = {"mem_fraction_static": fraction, "max_mamba_cache_size": slots}
+    pools = memory.sglang_pools(STATES, 100, settings, speculative=drafts, draft_tokens=tokens)
+    assert pools.weights + pools.mamba + pools.kv == pytest.approx(100 * fraction)
+
+
 def test_the_measured_boots_of_the_largest_model() -> None:
     """P = 100.7 GiB and the measured weights: 0.85 has no cache, 0.88 less than one context, 0.90 and 0.92 are fine."""
     refused = ultra(0.85)

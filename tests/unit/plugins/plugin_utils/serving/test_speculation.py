@@ -155,6 +155,10 @@ def test_a_tree_has_an_end() -> None:
     assert speculation.sglang_draft("EAGLE3", 5, 32, 8).tokens == 32
     with pytest.raises(CollectionError, match="more than a tree"):
         speculation.sglang_draft("EAGLE3", 1, 32, 8)
+    # One step with top-k 8: its eight nodes, and the root.
+    assert speculation.sglang_draft("EAGLE3", 1, 9, 8).tokens == 9
+    with pytest.raises(CollectionError, match="more than a tree"):
+        speculation.sglang_draft("EAGLE3", 1, 10, 8)
 
 
 def test_pipeline_stages_are_refused() -> None:
