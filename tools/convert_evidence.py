@@ -70,6 +70,8 @@ def completed(row: Row, more: Row) -> Row:
         assert row["measured"].setdefault(key, value) == value, f"{row['id']}: {key}: log and seed differ"
     for key, value in more.get("settings", {}).items():
         assert row["settings"].setdefault(key, value) == value, f"{row['id']}: {key}: log and seed differ"
+    if "free_gib" in more:
+        row["free_gib"] = more["free_gib"]
     if "image" in more:
         row["engine"]["image"] = more["image"]
     if "note" in more:

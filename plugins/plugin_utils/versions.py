@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 _NEWEST = "99999999"
 _OF_IMAGE = re.compile(r"[+.]image\.[0-9a-f]{12}$")
-_LEADING = re.compile(r"v?(\d+(?:\.\d+)*)")
+_LEADING = re.compile(r"v?(\d+(?:\.\d+)*(?:\.post\d+)?)")
 
 
 def exact(version: str) -> Version:
@@ -42,7 +42,7 @@ def _release(version: str) -> Version | None:
 def release(version: str) -> Version:
     """Return the release of a version: `v0.5.13`, `0.5.13-dev`, `0.5.13rc1` and `0.5.13+cu130` all belong to 0.5.13.
 
-    A kernel version likewise counts up to its first dash. Raises CollectionError if the text does not begin with a number.
+    A post-release is a release of its own, newer than its base: `0.5.13.post1`. A kernel version likewise counts up to its first dash. Raises CollectionError if the text does not begin with a number.
     """
     found = _release(version)
     if found is None:

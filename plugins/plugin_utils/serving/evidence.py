@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_nam
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import model_key
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import Images, find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.resolved import Resolved
@@ -55,14 +56,14 @@ class Configuration:
     @functools.cached_property
     def spread(self) -> tuple[t.Any, ...]:
         """What runs where, in the order of `_SPREAD`."""
-        return tuple(getattr(self, key) for key in _SPREAD)
+        return (model_key(self.model), *(getattr(self, key) for key in _SPREAD[1:]))
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
     """A measured row. measured: tokens/s at n1, n4, n8 and memory in GiB; requests: how many were answered, by n.
 
-    complete: the source has the whole command, so anything the row does not state was not set. caveat: the note counts
+    free_gib: before the load, if known. complete: the source has the whole command, so anything the row does not state was not set. caveat: the note counts
     against the row.
     """
 
@@ -78,6 +79,7 @@ class Row:
     origin: str = ""
     requests: t.Mapping[str, t.Any] = field(default_factory=dict)
     complete: bool = False
+    free_gib: float | None = None
 
     @functools.cached_property
     def most(self) -> int:
@@ -91,14 +93,23 @@ class Row:
         return None if failed or key not in self.measured else float(self.measured[key])
 
     @property
-    def blemishes(self) -> tuple[str, ...]:
-        """What counts against the row despite its verdict: failed requests, a note marked as a caveat."""
-        lost = [
+    def lost(self) -> tuple[str, ...]:
+        """The requests that failed, whose answer a guard ended among them, by n."""
+        return tuple(
             f"{count['failed']} of {count.get('ok', 0) + count['failed']} requests failed at n = {key[1:]}"
             for key, count in self.requests.items()
             if isinstance(count, t.Mapping) and count.get("failed")
-        ]
-        return (*lost, *((self.note,) if self.caveat else ()))
+        )
+
+    @property
+    def blemishes(self) -> tuple[str, ...]:
+        """What counts against the row despite its verdict: failed requests, a note marked as a caveat."""
+        return (*self.lost, *((self.note,) if self.caveat else ()))
+
+    @property
+    def proves(self) -> bool:
+        """Whether a plan equal to the row is proven: it was stable, and every answer passed."""
+        return self.verdict == "stable" and not self.lost
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,11 @@ class MatchingRows:
     def verdicts(self) -> frozenset[Verdict]:
         """The verdicts of the equal rows."""
         return frozenset(c.row.verdict for c in self.equal)
+
+    @property
+    def proven(self) -> bool:
+        """Whether an equal row proves the configuration."""
+        return any(c.row.proves for c in self.equal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +214,7 @@ def row_of(entry: t.Mapping[str, t.Any], tables: Tables) -> Row:
         origin=entry.get("origin", ""),
         requests=entry["measured"].get("requests", {}),
         complete=entry.get("complete", False),
+        free_gib=entry.get("free_gib"),
     )
 
 
@@ -224,12 +241,17 @@ def _same(first: t.Any, second: t.Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A configuration with its resolved settings. document: the part of the plan that conditions read."""
+    """A configuration with its resolved settings. document: the part of the plan that conditions read.
+
+    free_gib: free before the load, if measured. starved: with that memory the cache is empty, which explains a crash.
+    """
 
     configuration: Configuration
     resolved: Resolved
     document: t.Mapping[str, t.Any]
     default: t.Callable[[str], t.Any]
+    free_gib: float | None = None
+    starved: bool = False
 
     @functools.cached_property
     def view(self) -> View:
@@ -253,6 +275,8 @@ class _Unknown:
 UNKNOWN = _Unknown()
 NOT_STATED = "not stated"
 NOT_SET = "not set"
+FREE_KNOB = "mem_fraction_static"  # a share of what is free; vLLM's is one of the total
+FREE_SAME = 1.0  # GiB by which MemAvailable differs between boots of one configuration
 _SPREAD = ("model", "engine", "nodes", "tp", "pp", "ep")
 
 
@@ -275,6 +299,16 @@ def _identity(run: Configuration, row: Row, standard: Standard) -> dict[str, tup
         if theirs != ours:
             differs["patches"] = (theirs or NOT_STATED, ours)
     return differs
+
+
+def _memory(ours: Run, row: Row, theirs: Run) -> dict[str, tuple[t.Any, t.Any]]:
+    """Return free memory if it makes a share of it another one: less than a stable row had, or more than one that had too little."""
+    if FREE_KNOB not in ours.values or ours.free_gib is None or theirs.free_gib is None:
+        return {}
+    less, more = theirs.free_gib - ours.free_gib > FREE_SAME, ours.free_gib - theirs.free_gib > FREE_SAME
+    if (less and row.verdict == "stable") or (more and theirs.starved):
+        return {"free_gib": (theirs.free_gib, round(ours.free_gib, 1))}
+    return {}
 
 
 def _variables(
@@ -320,7 +354,7 @@ def compare(ours: Run, row: Row, theirs: Run, standard: Standard) -> Comparison:
             ):
                 continue
         differs[key] = (_plain(other), _plain(mine))
-    differs = _identity(ours.configuration, row, standard) | dict(sorted(differs.items()))
+    differs = _identity(ours.configuration, row, standard) | _memory(ours, row, theirs) | dict(sorted(differs.items()))
     return Comparison(row, differs, dict(sorted(assumed.items())))
 
 
@@ -370,9 +404,8 @@ def rows_seen(
 
     ran: resolves a row the way the plan is resolved. Only rows whose stated settings are near enough are resolved.
     """
-    own = [
-        row for row in rows if row.run.model == run.configuration.model and row.run.engine == run.configuration.engine
-    ]
+    of = run.configuration
+    own = [row for row in rows if row.run.spread[:2] == of.spread[:2]]
     ranked = sorted(((_distance(run, row, standard), row.id, row) for row in own), key=lambda item: item[:2])
     # Engine overrides can make a row equal even if it states other values, so compare the nearest ones in full.
     close = [row for count, _id, row in ranked if count == 0] + [row for count, _id, row in ranked if count][
@@ -385,8 +418,8 @@ def rows_seen(
     near = tuple(found for found in compared if not found.equal)[:limit]
     way_out = None
     if any(found.row.verdict != "stable" for found in equal):
-        stable = (compare(run, row, ran(row), standard) for _count, _id, row in ranked if row.verdict == "stable")
-        way_out = next((found for found in (*near, *stable) if found.differs and found.row.verdict == "stable"), None)
+        stable = (compare(run, row, ran(row), standard) for _count, _id, row in ranked if row.proves)
+        way_out = next((found for found in (*near, *stable) if found.differs and found.row.proves), None)
     return MatchingRows(equal, near, way_out)
 
 
@@ -428,7 +461,7 @@ def recommend_row(
     figures = {
         row: {key: figure for key in SHAPES.values() if (figure := row.figure(key)) is not None}
         for row in rows
-        if row.run.model == model and row.verdict == "stable"
+        if model_key(row.run.model) == model_key(model) and row.verdict == "stable"
     }
     wanted = list(SHAPES.values()) if shape == MIXED else [SHAPES[shape]]
     candidates = [
@@ -436,7 +469,9 @@ def recommend_row(
     ]
     if not candidates:
         what = "at n = 1, 4 and 8" if shape == MIXED else f"at n = {wanted[0][1:]}"
-        return Recommendation(shape, None, {}, f"No stable row of {model} was measured {what}: nothing is proven.")
+        return Recommendation(
+            shape, None, {}, f"No stable row of {model} has a speed {what}: there is none to choose by."
+        )
     best = {key: max((own[key] for own in figures.values() if key in own), default=0.0) for key in SHAPES.values()}
 
     def merit(row: Row) -> float:
@@ -468,8 +503,9 @@ def row_to_export(
     measured: t.Mapping[str, float],
     source: t.Sequence[str],
     note: str = "",
+    free_gib: float | None = None,
 ) -> dict[str, t.Any]:
-    """Return a row in the format of owners' rows. Raises KnowledgeError if it would not be accepted."""
+    """Return a row in the format of owners' rows. free_gib: before the load, if it was measured. Raises KnowledgeError if it would not be accepted."""
     row: dict[str, t.Any] = {
         "id": row_id,
         "model": run.model,
@@ -491,6 +527,8 @@ def row_to_export(
         row["patches"] = sorted(run.patches)
     if str(release(run.version)) != run.version:
         row["engine"]["build"] = run.version
+    if free_gib:
+        row["free_gib"] = free_gib
     if note:
         row["note"] = note
     knowledge.validate(KIND, row, f"row {row_id!r}")

@@ -84,6 +84,14 @@ def having(architecture: str, engine: str, overlays: t.Sequence[str] = ()) -> st
     return " or ".join(knowledge.shared(CLASSES, overlays).get(f"{engine}-{architecture}", {}).get("versions", ()))
 
 
+def all_layers(profile: Profile) -> bool:
+    """Whether each pipeline stage of SGLang keeps a cache of all layers: its model class is known not to tell the stage's own."""
+    engine, facts = profile.engine, profile.facts
+    if engine.name != "sglang" or profile.cut.pp == 1 or facts is None:
+        return False
+    return able(facts.architecture, engine.name, engine.version)["start_layer"] is False
+
+
 def merge_state_threads(heads: int, head_dim: int, tp: int) -> int:
     """Return the threads per block of FlashInfer's MergeState, which joins attention over the prompt and over its cached part.
 

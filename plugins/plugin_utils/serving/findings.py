@@ -12,13 +12,16 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fin
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import check_environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import is_repository
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.rules import Offer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import same_release
 
 _SPLIT = frozenset(("nodes", "tp", "pp", "ep"))
-_ELSEWHERE = frozenset(("model", "engine", "version", "image", "revision", "patches"))  # what no setting changes
+_ELSEWHERE = frozenset(
+    ("model", "engine", "version", "image", "revision", "patches", "free_gib")
+)  # what no setting changes
 _MEASURE = "Change a setting that matters here, such as the experts' runner or CUDA graphs, and measure it."
 
 
@@ -64,6 +67,23 @@ def offers(rows_seen: evidence.MatchingRows) -> dict[str, Offer]:
         for found in rows_seen.equal
         if found.row.verdict != "stable"
     }
+
+
+def flawed(rows_seen: evidence.MatchingRows) -> list[Finding]:
+    """Return a finding for each equal row that was stable but lost requests: it proves nothing."""
+    return [
+        Finding(
+            f"evidence.{found.row.id}",
+            "warning",
+            "",
+            f"Row {found.row.id} measured this very configuration, and {'; '.join(found.row.blemishes)}. It proves nothing.",
+            "Measure it yourself (bench.yml), or take a configuration whose row has no failed request.",
+            tuple(found.row.run.settings),
+            found.row.source,
+        )
+        for found in rows_seen.equal
+        if found.row.verdict == "stable" and found.row.lost
+    ]
 
 
 def of_image(profile: Profile, image: knowledge.Entry) -> list[Finding]:
@@ -114,6 +134,25 @@ def of_engine(chosen: Profile) -> list[Finding]:
         "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
     )
     return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
+
+
+def of_drafter(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Finding]:
+    """Report a drafter that is a folder: only repositories of the hub are fetched and mounted."""
+    path = settings.get("speculative_draft_model_path")
+    if not isinstance(path, str) or not path or is_repository(path):
+        return []
+    return [
+        Finding(
+            "weights.drafter-folder",
+            "warning",
+            "",
+            f"The drafter {path} is a folder, and nothing fetches or mounts it: the engine finds it only if the image has it, and "
+            "fails at start if not.",
+            "Name the drafter's repository (owner/name): its weights are then fetched with the model's.",
+            ("speculative_draft_model_path",),
+            ("The plan's list of weights: repositories of the hub alone",),
+        )
+    ]
 
 
 def of_idle(chosen: Profile, hosts: t.Sequence[str]) -> list[Finding]:

@@ -226,9 +226,13 @@ def demand(
     head: bool,
     drafter_gib: float = 0.0,
     measured_weights: tuple[float, str] | None = None,
+    all_layers: bool = False,
 ) -> Demand:
     """Compute what a rank needs. measured_weights: GiB and source, if this exact split was measured.
 
+    all_layers: a pipeline stage keeps the cache and states of all layers, since its class does not tell the stage's first
+    and last (SGLang 0.5.12 model_executor/model_runner.py:695, pool_configurator.py:94; 0.5.23
+    model_runner_components/layer_setup.py:235).
     On unified memory both engines read MemAvailable, so what a start takes besides its tensors counts: SGLang logs it as
     weights (0.5.12 model_runner.py:1547, utils/common.py:549), vLLM as "non-torch" (0.17.1 utils/mem_utils.py:105-131).
     """
@@ -250,6 +254,7 @@ def demand(
         # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as fit into a
         # batch go through the tower, and their output is kept.
         activations += facts.vision.pictures(chunk) * facts.vision.peak_bytes / GIB
+    pooled = replace(cut, pp=1) if all_layers else cut
     sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvases)
     if engine == "sglang" and sampler:  # everything allocated after the pools is in its reserve
         activations, sampler = activations + sampler.needed, None
@@ -263,11 +268,11 @@ def demand(
         kv_bytes_token=kv_bytes(
             facts,
             str(settings.get("kv_cache_dtype", "auto")),
-            cut,
+            pooled,
             head=head,
             window_share=float(settings.get("swa_full_tokens_ratio", WINDOW_SHARE)) if engine == "sglang" else 1.0,
         ),
-        slot_bytes=state_bytes(facts.linear, cut) if facts.linear else 0.0,
+        slot_bytes=state_bytes(facts.linear, pooled) if facts.linear else 0.0,
         draft=own_head + drafter_gib,
         graphs=0.0 if eager else assumed.graphs,
         activations=activations,

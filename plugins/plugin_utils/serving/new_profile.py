@@ -28,7 +28,7 @@ _FREE = 0.9  # share of free memory that the weights may take if nothing else is
 _FREE_USUAL = 110  # GiB, if nobody states what is free
 _SIZE_OFF = 0.03  # allowance for norms, biases and uncounted towers
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-_PROVEN = ("measured", "reported", "untested")
+_PROVEN = ("measured", "reported")  # best first
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def parsers(
 
 
 def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | None:
-    """Return the best-proven other profile of the same architecture, preferably with the same formats."""
+    """Return the best-proven other profile of the same architecture, preferably with the same formats; never an untested one."""
     precision = made["precision"]
     known = knowledge.shared(profile.KIND, overlays)
     same = [
@@ -102,6 +102,7 @@ def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | 
         for entry in (profile.extended(dict(each), known) for each in known.values())
         if entry.get("facts", {}).get("architecture") == made["facts"]["architecture"]
         and entry["id"] != made["id"]  # an earlier version of this profile
+        and entry["proven"] in _PROVEN
         and engine in (None, entry["engine"]["name"])
     ]
 

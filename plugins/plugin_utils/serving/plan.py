@@ -27,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     verdict,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import is_repository, model_key
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, check_cut
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Profile, find, resolve
@@ -181,6 +182,7 @@ class _Making:
             *unread,
             *findings.of_idle(chosen, hosts),
             *findings.of_mods(chosen, self.entry),
+            *findings.of_drafter(chosen, found.settings),
             *notes,
             *findings.of_variables(chosen, self.known.tables),
             *findings.of_recipe(self.entry),
@@ -285,8 +287,8 @@ def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:
     """Return the repositories that ranks load: the model's, and the drafter's if one is set."""
     loaded = {chosen.model: chosen.revision}
     draft = settings.get("speculative_draft_model_path")
-    if isinstance(draft, str) and draft.count("/") == 1 and not draft.startswith(("/", ".")):
-        own = chosen.drafter if chosen.drafter and chosen.drafter.model == draft else None
+    if isinstance(draft, str) and is_repository(draft):
+        own = chosen.drafter if chosen.drafter and model_key(chosen.drafter.model) == model_key(draft) else None
         loaded.setdefault(draft, own.revision if own else None)
     return [{"repo": repo, "revision": revision} for repo, revision in loaded.items()]
 
@@ -347,7 +349,7 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
             elif all(theirs in (None, evidence.NOT_STATED) for theirs, _ours in found.differs.values()):
                 nearly.setdefault(found.row.id, name)
     first = resolve(entry, {}, known.tables)
-    rows = [row for (model, _engine), own in known.rows.items() if model == first.model for row in own]
+    rows = [row for (model, _engine), own in known.rows.items() if model == model_key(first.model) for row in own]
     best = evidence.recommend_row(first.model, shape, rows)
     usual = first.shapes.get(shape)
     own_rows = {row for row, name in {**nearly, **served}.items() if name == usual}
@@ -371,7 +373,9 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     row = mine.row
     name = served.get(row.id) or nearly[row.id]
     reason = mine.reason
-    if row.id not in served:
+    if row.id not in served and row.lost:
+        reason += f" Row {row.id} lost requests ({', '.join(row.lost)}), so it proves nothing."
+    elif row.id not in served:
         reason += f" Row {row.id} does not state everything it ran with, so variant {name} is the closest known match."
     better = best.row.id if best.row is not None and best.row.id not in {*served, *nearly} else None
     if better and best.row is not None:
@@ -426,7 +430,9 @@ def evidence_export(
         environment=plan.get("environment") or {},
         patches=tuple(patch["id"] for patch in plan.get("patches") or ()),
     )
-    return evidence.row_to_export(run, row_id, outcome, measured, source, note)
+    memory = plan.get("memory") or {}
+    free = memory.get("free_gib") if not memory.get("free_assumed") else None
+    return evidence.row_to_export(run, row_id, outcome, measured, source, note, free)
 
 
 def draft_tokens(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import model_key
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
     Cut,
@@ -177,7 +178,11 @@ def _found(profile: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int
     known = knowledge.shared(KIND, overlays)
     if profile in known:
         return extended(known[profile], known)
-    named = [entry for entry in (extended(e, known) for e in known.values()) if entry["model"] == profile]
+    named = [
+        entry
+        for entry in (extended(e, known) for e in known.values())
+        if model_key(entry["model"]) == model_key(profile)
+    ]
     if not named:
         raise knowledge.KnowledgeError(f"There is no profile {profile!r}. Known: {', '.join(sorted(known))}.")
     if len(named) > 1:

@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     recipe_formats,
     recipe_source,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import model_key
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.images import find_image, load_images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import KIND, extended
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe_shell import unset
@@ -434,7 +435,7 @@ class _Maker:
             )
         for entry in self.profiles.values():
             whole = extended(entry, self.profiles)
-            if whole.get("model") == self.model and "facts" in whole:
+            if model_key(whole.get("model", "")) == model_key(self.model) and "facts" in whole:
                 self.told(f"model {self.model}", "setting", f"its facts are those of profile {whole['id']}")
                 return {key: whole[key] for key in ("facts", "precision", "checkpoint_gb", "drafter") if key in whole}
         self.told(

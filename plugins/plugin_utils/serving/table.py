@@ -111,7 +111,10 @@ def _choice(found: t.Mapping[str, t.Any]) -> list[str]:
     if not found:
         return []
     row = f"row {found['row']}, {found['verdict']}" if found["row"] else "no row"
-    return [f"shape     {found['shape']}: {found['variant']} ({row}). {found['reason']}"]
+    return [
+        f"shape     {found['shape']}: {found['variant']} ({row}). {found['reason']}",
+        *(f"          of this row: {blemish}" for blemish in found["blemishes"]),
+    ]
 
 
 def _recipe(recipe: t.Mapping[str, t.Any]) -> list[str]:

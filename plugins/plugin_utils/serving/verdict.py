@@ -29,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     speculation,
     vllm_cache,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import model_key
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import BYTES, Cut, Facts, Nvfp4Layout
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import Drafter, Engine, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables
@@ -55,9 +56,14 @@ class Base:
     tables: Tables
     figures: estimate.Figures
 
-    def constant(self, name: str, engine: str = "", version: str = "") -> float:
-        """Return a constant of the plan; if it has a version range, the value for this engine's version."""
+    def constant(self, name: str, engine: str = "", version: str = "", unified: bool = True) -> float:
+        """Return a constant of the plan; if it has a version range, the value for this engine's version.
+
+        unified: whether the GPU shares the system's memory, as on a Spark.
+        """
         entry = self.constants[name]
+        if not unified and engine in entry.get("discrete", {}):
+            return float(entry["discrete"][engine])
         ranges = entry.get("engines")
         if ranges is not None and not (engine in ranges and matches(version, ranges[engine])):
             return float(entry["otherwise"])
@@ -68,7 +74,7 @@ class Base:
 def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base:
     rows: dict[tuple[str, str], list[evidence.Row]] = {}
     for row in evidence.load_rows(overlays):
-        rows.setdefault((row.run.model, row.run.engine), []).append(row)
+        rows.setdefault((model_key(row.run.model), row.run.engine), []).append(row)
     return Base(
         rules=rules.load_rules(overlays),
         rows={key: tuple(value) for key, value in rows.items()},
@@ -91,9 +97,9 @@ def base(overlays: t.Sequence[str] = ()) -> Base:
 
 
 @functools.lru_cache(maxsize=64)
-def assumed(known: Base, engine: str, version: str) -> memory.Assumed:
-    """Return the memory plan's constants for one engine version."""
-    number = functools.partial(known.constant, engine=engine, version=version)
+def assumed(known: Base, engine: str, version: str, unified: bool = True) -> memory.Assumed:
+    """Return the memory plan's constants for one engine version, on unified memory or on a GPU with memory of its own."""
+    number = functools.partial(known.constant, engine=engine, version=version, unified=unified)
     return memory.Assumed(
         graphs=number("memory.graphs"),
         context=number("memory.context"),
@@ -168,8 +174,8 @@ def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None,
 
 def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> tuple[float, str, bool] | None:
     for entry in known:
-        same = (entry["model"], entry["engine"], entry["tp"], entry["pp"]) == (
-            profile.model,
+        same = (model_key(entry["model"]), entry["engine"], entry["tp"], entry["pp"]) == (
+            model_key(profile.model),
             profile.engine.name,
             profile.cut.tp,
             profile.cut.pp,
@@ -235,6 +241,7 @@ def pools_of(
         head=head,
         drafter_gib=drafter.params * BYTES[drafter.precision] / profile.cut.tp / GIB if drafter and draft else 0.0,
         measured_weights=measured[:2] if measured else None,
+        all_layers=facts.all_layers(profile),
     )
     if measured and measured[2] and head:
         # The measured figure includes the head.
@@ -375,7 +382,14 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
         revision=run.revision,
     )
     draft, _findings = drafted(measured, known.tables)
-    return _run(measured, running(measured, draft, known), {}, known)
+    runs = running(measured, draft, known)
+    found = _run(measured, runs, {}, known)
+    if row.free_gib is None:
+        return found
+    there = nodes.Free(row.free_gib, row.free_gib)
+    pools = pools_of(dataclasses.replace(measured, settings=runs.settings), draft, there, known)
+    starved = row.verdict == "crash" and pools is not None and pools.kv <= 0
+    return dataclasses.replace(found, free_gib=row.free_gib, starved=starved)
 
 
 def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.Any], known: Base) -> evidence.Run:
@@ -448,12 +462,14 @@ def judge(
         shown = {"kernel": kernel, "cmdline": platform.get("cmdline", "")}
         bad_kernel, _none = platform_findings(shown, known.known_bad, whole="cmdline" in platform)
         found += [dataclasses.replace(f, message=f"{', '.join(hosts)}: {f.message}") for f in bad_kernel]
-    rows = known.rows.get((profile.model, engine.name), ()) if use_evidence else ()
+    rows = known.rows.get((model_key(profile.model), engine.name), ()) if use_evidence else ()
     made = _made(profile)
-    rows_seen = evidence.rows_seen(
-        _run(profile, runs, document, known), rows, known.standard, lambda row: _row_run(row, made, known)
+    run = dataclasses.replace(
+        _run(profile, runs, document, known), free_gib=free.sure if free and free.sure == free.most else None
     )
+    rows_seen = evidence.rows_seen(run, rows, known.standard, lambda row: _row_run(row, made, known))
     bad = findings.measured(rows_seen)
+    found += findings.flawed(rows_seen)
     errors = any(f.severity == "error" and f.id not in accept for f in (*found, *bad))
     stable = "stable" in rows_seen.verdicts
     found = [
@@ -465,7 +481,7 @@ def judge(
     verdict: Verdict = "unproven"
     if errors:
         verdict = "blocked"
-    elif stable and not bad and (pools is None or pools.kv_tokens_most > 0):
+    elif rows_seen.proven and not bad and (pools is None or pools.kv_tokens_most > 0):
         verdict = "proven"
     conflict = stable and (errors or bool(bad))
     offers = {**ruling.offers, **findings.offers(rows_seen)} if bad else ruling.offers

@@ -54,11 +54,11 @@ class BandSet:
 
 
 def choose(
-    entries: t.Iterable[t.Mapping[str, t.Any]], hardware: str, operation: str, topology: str, nodes: int
+    entries: t.Iterable[t.Mapping[str, t.Any]], hardware: str, operation: str, topology: str, nodes: int, ports: int
 ) -> BandSet | None:
     """Return the bands for an operation on this many nodes of a hardware class, or None if none are known.
 
-    entries: of `knowledge/bands`. An entry for this exact number of nodes beats one for any number.
+    entries: of `knowledge/bands`. ports: in use on each node. An entry for this exact number of nodes beats one for any number.
     """
     fitting = [
         entry
@@ -66,6 +66,7 @@ def choose(
         if entry["hardware"] == hardware
         and operation in entry["operations"]
         and topology in entry["topologies"]
+        and entry.get("ports", ports) == ports
         and entry.get("nodes", nodes) == nodes
     ]
     if not fitting:

@@ -24,7 +24,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands impo
     choose,
     read,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.port_counters import carried, signs, taken
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.port_counters import (
+    carried,
+    ports_of,
+    signs,
+    taken,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain, Result
 
 _VERDICTS = ("ib", "socket", "p2p", "mixed", "unknown", "failed")
@@ -76,7 +81,7 @@ def judge(evidence: Evidence, name: str, absent: str) -> list[Result]:
         results.append(Result(f"{name} benchmark", "unknown", places, told))
     for operation in dict.fromkeys(run["operation"] for run in runs):
         largest = max((run for run in runs if run["operation"] == operation), key=lambda run: run["bytes"])
-        bands = bands_for(evidence, operation, len(hosts))
+        bands = bands_for(evidence, operation, hosts)
         results.append(_bandwidth(name, places, largest, read(largest["busbw"], largest["bytes"], bands, proofs)))
     return results or [Result(name, "not run", (), f"{absent}: neither a transport nor a bandwidth is given.")]
 
@@ -98,10 +103,11 @@ def runs_of(done: Plain) -> tuple[list[Plain], bool]:
     return [asdict(row) for row in rows], end is not None
 
 
-def bands_for(evidence: Evidence, operation: str, nodes: int) -> BandSet | None:
-    """Return an operation's bands on this cluster; the thresholds name its hardware class."""
+def bands_for(evidence: Evidence, operation: str, hosts: t.Collection[str]) -> BandSet | None:
+    """Return an operation's bands on these hosts, with the ports that the plan uses; the thresholds name the hardware class."""
     entries = evidence.more.get("bands") or {}
-    return choose(entries.values(), str(evidence.thresholds["id"]), operation, evidence.topology, nodes)
+    ports = max((len(set(ports_of(evidence, host).values())) for host in hosts), default=0)
+    return choose(entries.values(), str(evidence.thresholds["id"]), operation, evidence.topology, len(hosts), ports)
 
 
 def _transport(name: str, places: tuple[Place, ...], transport: Plain) -> Result:

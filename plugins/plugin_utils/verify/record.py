@@ -77,8 +77,8 @@ def bandwidth(evidence: Evidence) -> list[Plain]:
 
 def bands(evidence: Evidence) -> list[Plain]:
     """Return this cluster's bands, by operation: the reference of the plot."""
-    nodes = len(set((given(evidence, "nccl") or {}).get("hosts") or evidence.plan))
-    chosen = {op: bands_for(evidence, op, nodes) for op in ("all_reduce", "all_gather")}
+    hosts = set((given(evidence, "nccl") or {}).get("hosts") or evidence.plan)
+    chosen = {op: bands_for(evidence, op, hosts) for op in ("all_reduce", "all_gather")}
     return [_bands(operation, each) for operation, each in chosen.items() if each]
 
 

@@ -216,7 +216,7 @@ def test_the_compromise_states_what_it_gives_away() -> None:
 def test_without_a_row_it_says_so() -> None:
     found = evidence.recommend_row("nobody/nothing", "single", ROWS)
     assert found.row is None
-    assert "nothing is proven" in found.reason
+    assert "there is none to choose by" in found.reason
 
 
 def test_garbage_never_wins() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import memory, plan, verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
     Diffusion,
     Facts,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION, find
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.sparse import Lookup
 
 NEED = memory.Demand(
@@ -374,3 +374,65 @@ def test_what_hangs_on_the_release_is_an_error_where_the_release_is_known(versio
     assert list(found("no-cache", gpu_memory_utilization=0.4).values()) == ["error"]
     few = found("fewer-blocks", kv_cache_memory_bytes=4 * GIB, max_running_requests=2000)
     assert list(few.values()) == [severity]
+
+
+# --- whose memory it is -----------------------------------------------------------------------------------------------
+
+QWEN3_8B: dict[str, t.Any] = {
+    "architecture": "Qwen3ForCausalLM", "hidden_size": 4096, "vocab_size": 151936, "native_context": 40960,
+    "attention": [{"layers": 36, "heads": 32, "kv_heads": 8, "head_dim": 128}], "dense": {"layers": 36, "intermediate": 12288},
+}  # fmt: skip
+NANO, CODER = "nemotron-3-nano-30b-nvfp4-vllm", "qwen3-coder-30b-a3b-instruct-fp8"
+# SGLang 0.5.12, one H200, random weights: model, whether in BF16, settings, GiB free, of weights and of cache, tokens.
+ON_AN_H200: list[tuple[str, bool, dict[str, t.Any], float, float, float, int]] = [
+    ("", True, {"mem_fraction_static": 0.8}, 139.13, 15.28, 96.0, 699103),
+    ("", True, {"mem_fraction_static": 0.6, "kv_cache_dtype": "fp8_e5m2"}, 139.13, 15.28, 68.16, 992776),
+    (CODER, True, {"mem_fraction_static": 0.8}, 139.11, 56.89, 54.38, 593914),
+    (CODER, False, {"mem_fraction_static": 0.7}, 139.11, 29.15, 68.2, 744896),
+    (NANO, True, {"mem_fraction_static": 0.8}, 139.13, 58.94, 27.56, 4818123),
+    (NANO, True, {"mem_fraction_static": 0.8, "max_mamba_cache_size": 48}, 139.13, 58.94, 50.16, 8764524),
+]
+
+
+@pytest.mark.parametrize(("name", "wide", "settings", "free", "weights", "kv", "tokens"), ON_AN_H200)
+def test_on_a_gpu_with_its_own_memory_the_plan_is_the_engines_log(
+    name: str, wide: bool, settings: dict[str, t.Any], free: float, weights: float, kv: float, tokens: int
+) -> None:
+    """Without what a Spark's MemAvailable loses beside the tensors, the formulas agree to the third digit."""
+    entry = find(name) if name else {"facts": QWEN3_8B}
+    precision = DEFAULT_PRECISION | ({} if wide else entry["precision"])
+    facts = from_plain(Facts, entry["facts"], name)
+    load = verdict.assumed(verdict.base(), "sglang", "0.5.12", unified=False)
+    need = memory.demand(facts, precision, Cut(), settings, load, engine="sglang", head=False)
+    pools = memory.sglang_pools(need, free, settings, context_length=facts.native_context)
+    assert pools.weights == pytest.approx(weights, rel=0.005)
+    assert pools.kv == pytest.approx(kv, rel=0.005)
+    assert pools.kv_tokens == pytest.approx(tokens, rel=0.005)
+
+
+def test_a_spark_has_the_platforms_share_in_both_engines() -> None:
+    known = verdict.base()
+    for engine, version in (("sglang", "0.5.12"), ("vllm", "0.33.0")):
+        assert verdict.assumed(known, engine, version).load == pytest.approx(1.8)
+    assert verdict.assumed(known, "sglang", "0.5.12", unified=False).load == 0
+    # nobody measured what vLLM takes there
+    assert verdict.assumed(known, "vllm", "0.33.0", unified=False).load == pytest.approx(1.8)
+
+
+def staged(architecture: str, pp: int, version: str = "0.5.12") -> dict[str, t.Any]:
+    entry = {
+        "id": "mine", "title": "mine", "model": "a/b", "proven": "untested", "engine": {"name": "sglang", "version": version},
+        "facts": {**QWEN3_8B, "architecture": architecture}, "parallel": {"nodes": pp, "tp": 1, "pp": pp}, "precision": {},
+        "settings": {"mem_fraction_static": 0.8}, "source": [{"of": "settings", "from": "here", "verified": "inferred"}],
+    }  # fmt: skip
+    found: dict[str, t.Any] = plan.launch_plan(entry, {"free_gib": 100})["memory"]
+    return found
+
+
+@pytest.mark.parametrize(("architecture", "layers"), [("LlamaForCausalLM", 12), ("MiniMaxM2ForCausalLM", 36)])
+def test_a_stage_whose_class_does_not_tell_its_layers_keeps_a_cache_of_all(architecture: str, layers: int) -> None:
+    """SGLang takes 0 and the number of all layers where the class has neither start_layer nor end_layer."""
+    memory_ = staged(architecture, 3)
+    assert memory_["kv_bytes_token"] == 2 * 8 * 128 * 2 * layers
+    assert staged(architecture, 1)["kv_bytes_token"] == 2 * 8 * 128 * 2 * 36
+    assert memory_["weights_gib"] < staged(architecture, 1)["weights_gib"] / 2

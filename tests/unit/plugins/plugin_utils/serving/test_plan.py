@@ -413,7 +413,7 @@ def test_a_recommendation_without_a_row_says_so() -> None:
     found = plan.recommend("minimax-m2.7-nvfp4", "single")
     assert found["verdict"] == "unproven"
     assert found["row"] is None
-    assert "nothing is proven" in found["reason"]
+    assert "there is none to choose by" in found["reason"]
 
 
 # --- broken profiles: one clear error that names the key --------------------------------------------------------------

@@ -33,8 +33,9 @@ SIGNS = {
 }
 
 
-def spark(operation: str, topology: str, nodes: int) -> BandSet | None:
-    return choose(SHIPPED.values(), "spark", operation, topology, nodes)
+def spark(operation: str, topology: str, nodes: int, ports: int = 1) -> BandSet | None:
+    ports = 2 if topology in ("triangle", "ring") else ports  # a neighbour at each
+    return choose(SHIPPED.values(), "spark", operation, topology, nodes, ports)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,12 @@ def test_bands_name_hardware_classes_and_do_not_hide_one_another() -> None:
     for entry in SHIPPED.values():
         assert entry["hardware"] in hardware
         chosen = choose(
-            [entry], entry["hardware"], entry["operations"][0], entry["topologies"][0], entry.get("nodes", 4)
+            [entry],
+            entry["hardware"],
+            entry["operations"][0],
+            entry["topologies"][0],
+            entry.get("nodes", 4),
+            entry["ports"],
         )
         assert chosen is not None
         for band in chosen.bands:
@@ -112,7 +118,13 @@ def test_an_empty_band_is_refused() -> None:
     entry: dict[str, Any] = {**SHIPPED["spark.busbw.switch"]}
     entry["bands"] = [{"verdict": "pass", "from": 5, "to": 5, "message": "x", "source": ["y"]}]
     with pytest.raises(CollectionError, match="from 5 to 5 GB/s is empty"):
-        choose([entry], "spark", "all_reduce", "switch", 4)
+        choose([entry], "spark", "all_reduce", "switch", 4, 1)
+
+
+@pytest.mark.parametrize("topology", ["direct", "switch"])
+def test_what_one_port_carries_is_not_what_two_should(topology: str) -> None:
+    assert read(22.0, GIB, spark("all_reduce", topology, 2)).verdict == "pass"
+    assert read(22.0, GIB, spark("all_reduce", topology, 2, ports=2)).verdict == "unknown"
 
 
 BANDS = st.builds(
