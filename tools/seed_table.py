@@ -202,7 +202,7 @@ def _verdict(made: Line) -> list[str]:
     out += [f"error ``{f['rule']}``" for f in found["findings"] if f["severity"] == "error"]
     out += [f"warning ``{f['rule']}``" for f in found["findings"] if f["severity"] == "warning"]
     equal = [row for row in found["evidence"] if row["equal"]]
-    out += [f"row {row['id']}: {row['verdict']}" for row in equal]
+    out += ["; ".join([f"row {row['id']}: {row['verdict']}", *row["blemishes"]]) for row in equal]
     if not equal and "row" in made.entry:
         out.append(f"not equal to row {made.entry['row']}")
     return out

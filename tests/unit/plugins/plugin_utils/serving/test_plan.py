@@ -38,8 +38,10 @@ def test_no_shipped_profile_is_blocked(name: str, variant: str | None) -> None:
 def test_what_is_called_measured_is_proven(name: str, variant: str | None) -> None:
     made = planned(name, variant)
     if made["proven"] == "measured" and made["variant"] != "ep1-mtp-512k":  # of seed 004; its row has EP 4
-        assert made["verdict"] == "proven"
         assert made["evidence"][0]["equal"]
+        lost = any("requests failed" in blemish for blemish in made["evidence"][0]["blemishes"])
+        assert lost == (made["variant"] == "ep4-mtp")  # one answer of eight
+        assert made["verdict"] == ("unproven" if lost else "proven")
 
 
 def test_the_worst_findings_come_first() -> None:
@@ -404,9 +406,10 @@ def test_two_names_of_one_image_are_one(tmp_path: pathlib.Path) -> None:
 def test_recommended_variants(name: str, shape: str, variants: set[str]) -> None:
     found = plan.recommend(name, shape)
     assert found["variant"] in variants
-    stated = found["row"] not in ("m154", "m155")  # which do not state their image, graphs and FP4 GEMM
-    assert found["verdict"] == ("proven" if stated else "unproven")
-    assert stated or "does not state everything it ran with" in found["reason"]
+    # m107 lost an answer at eight at once; the others do not state their image, graphs and FP4 GEMM.
+    why = {"m107": "so it proves nothing"} | dict.fromkeys(("m154", "m155"), "does not state everything it ran with")
+    assert found["verdict"] == ("unproven" if found["row"] in why else "proven")
+    assert why.get(found["row"], "") in found["reason"]
 
 
 def test_a_recommendation_without_a_row_says_so() -> None:
