@@ -180,9 +180,12 @@ def test_an_owner_may_overrule_a_rule_and_sees_it() -> None:
 
 
 def test_a_conflict_of_rule_and_row_is_shown() -> None:
-    made = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", {"free_gib": 90})  # a node with less free memory
+    """The row does not state how much was free; where a row does, less memory makes it another run."""
+    made = plan.launch_plan("qwen3.5-397b-a17b-nvfp4", {"free_gib": 60})
     assert made["verdict"] == "blocked"
     assert made["conflict"]
+    made = plan.launch_plan("nemotron-3-ultra-550b-nvfp4", {"free_gib": 90})
+    assert made["verdict"] == "blocked" and not made["conflict"]
 
 
 def test_draft_tokens_below_steps_plus_one_block() -> None:

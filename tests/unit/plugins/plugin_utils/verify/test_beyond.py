@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.tests.support.beyond_fabric import (
 )
 from ansible_collections.dgxspark.cluster.tests.support.recorded_bands import RECORDED
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs
-from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster, Plain, statuses, step
+from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import SLOTS, Cluster, Plain, statuses, step
 
 
 def test_the_modes_ask_for_more_and_more() -> None:
@@ -251,7 +251,8 @@ def test_what_is_known_of_some_hosts_alone_rules_nothing_out(half: tuple[str, ..
 def test_recorded_figures_of_sparks_become_the_right_cause_of_the_report(row: tuple[Any, ...]) -> None:
     """As in test_bands.py, but through verify: from the figure to what the owner is told."""
     _where, operation, topology, nodes, size, busbw, verdict, cause = row
-    cluster = Cluster(nodes)
+    both = topology in ("triangle", "ring")
+    cluster = Cluster(nodes, slots=tuple(SLOTS) if both else ("p0f0", "p0f1"))
     cluster.plan["topology"] = topology
     hosts = [f"spark{n}" for n in range(1, nodes + 1)]
     report = judge(cluster, "full", nccl={"hosts": hosts, "runs": [run(busbw, operation, size)]})
@@ -261,6 +262,12 @@ def test_recorded_figures_of_sparks_become_the_right_cause_of_the_report(row: tu
     assert causes(report) == ([(cause, True)] if verdict == "suspect" else [])
     told = [(warning["id"], warning["suspected"]) for warning in report["warnings"]]
     assert told == ([(cause, True)] if verdict == "warn" else [])
+
+
+def test_what_one_port_carries_is_no_pass_for_two_in_use() -> None:
+    for slots, status in ((("p0f0", "p0f1"), "pass"), (tuple(SLOTS), "unknown")):
+        report = judge(Cluster(2, slots=slots), "full", nccl={"hosts": ["spark1", "spark2"], "runs": [run(22.0)]})
+        assert statuses(report, beyond=True)["nccl"] == status
 
 
 # --- the wire ---------------------------------------------------------------------------------------------------------
