@@ -386,10 +386,9 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
     found = _run(measured, runs, {}, known)
     if row.free_gib is None:
         return found
-    there = nodes.Free(row.free_gib, row.free_gib)
-    pools = pools_of(dataclasses.replace(measured, settings=runs.settings), draft, there, known)
-    starved = row.verdict == "crash" and pools is not None and pools.kv <= 0
-    return dataclasses.replace(found, free_gib=row.free_gib, starved=starved)
+    ran = dataclasses.replace(measured, settings=runs.settings)
+    pools = pools_of(ran, draft, nodes.Free(row.free_gib, row.free_gib), known) if row.verdict == "crash" else None
+    return dataclasses.replace(found, free_gib=row.free_gib, starved=pools is not None and pools.kv <= 0)
 
 
 def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.Any], known: Base) -> evidence.Run:
