@@ -77,7 +77,8 @@ def notes(workload: t.Mapping[str, t.Any]) -> list[str]:
     if counted:
         found.append(
             f"{', '.join(counted)} at once: the server does not report its tokens, so chunks were counted. A chunk may hold several "
-            "tokens: the speeds are then too low, and cannot be compared with those of an engine or another tool."
+            "tokens: the speeds are then too low, and cannot be compared with those of an engine or another tool. A report of more "
+            "tokens than max_tokens, or than bytes of text, counts as none."
         )
     if spread:
         found.append(

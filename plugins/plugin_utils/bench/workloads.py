@@ -61,29 +61,48 @@ def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
 
 def questions(workload: Workload, count: int, start: int = 0) -> list[Question]:
     """Return the questions `start` to `start + count - 1` of a workload."""
-    shared = _filling(workload, None) if workload.fill and workload.fill["shared"] else ""
+    none = list[dict[str, str]]()
+    shared = _filling(workload, None) if workload.fill and workload.fill["shared"] else None
     found = []
     for index in range(start, start + count):
         number = index % len(workload.prompts)
         prompt = workload.prompts[number]
-        before = shared or (_filling(workload, index) if workload.fill else "")
-        found.append(Question(index, number, before + prompt["ask"], workload.seed + index, prompt.get("expect")))
+        before, told = shared or (_filling(workload, index) if workload.fill else ("", none))
+        found.append(
+            Question(index, number, before + prompt["ask"], workload.seed + index, _expected(workload, prompt, told))
+        )
     return found
 
 
-def _filling(workload: Workload, index: int | None) -> str:
+def _expected(workload: Workload, prompt: Plain, told: t.Sequence[t.Mapping[str, str]]) -> str | None:
+    """Return what a right answer contains. told: the words of each sentence of the filling."""
+    expect, sentence = prompt.get("expect"), prompt.get("sentence")
+    if expect is None or sentence is None:
+        return expect
+    where = f"workload {workload.name}: prompts: sentence {sentence}"
+    if sentence > len(told):
+        raise CollectionError(f"{where}: the filling has {len(told)} sentences.")
+    try:
+        return string.Template(expect).substitute({name: re.escape(word) for name, word in told[sentence - 1].items()})
+    except (KeyError, ValueError) as exc:
+        raise CollectionError(f"{where}: expect: {expect!r} names no words of fill.words: {exc}.") from None
+
+
+def _filling(workload: Workload, index: int | None) -> tuple[str, list[dict[str, str]]]:
+    """Return the filling, and the words of each of its sentences."""
     fill = t.cast(Plain, workload.fill)
     chance = random.Random(f"{workload.seed} {index}")
     form = string.Template(fill["form"])
-    sentences = []
+    sentences, told = [], []
     try:
         for number in range(1, fill["sentences"] + 1):
             words = {name: chance.choice(values) for name, values in fill["words"].items()}
             sentences.append(form.substitute(words, number=number))
+            told.append(words)
     except KeyError as exc:
         where = f"workload {workload.name}: fill.form"
         raise CollectionError(f"{where}: ${exc.args[0]} has no words. Name them in fill.words.") from None
     except ValueError:
         where = f"workload {workload.name}: fill.form"
         raise CollectionError(f"{where}: a $ without a name. Write $$ for the sign itself.") from None
-    return " ".join(sentences) + "\n\n"
+    return " ".join(sentences) + "\n\n", told

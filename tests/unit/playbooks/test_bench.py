@@ -81,12 +81,14 @@ def test_a_sound_server_passes_with_report_and_page(
 def test_garbage_ends_with_another_status_and_the_report_is_there(
     server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
 ) -> None:
-    server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)
+    """A greeting to everything: each answer alone is a text like any other."""
+    server.answering = lambda _request: sse("Hello! ", "How can I help ", "you today?", tokens=7, pause=0.001)
     code, output = bench(
         {"dgxspark_bench_url": server.url, "dgxspark_bench_mode": "quick", "dgxspark_report_file": "b.json"}
     )
     assert code != 0
     assert "With 8 at once its speed does not count, the answers are garbage" in output
+    assert "8 of 8 answers to the greedy prompt sent together are wrong, such as 'Hello!" in " ".join(output.split())
     assert (
         json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))["workloads"][0]["levels"][0]["verdict"]
         == "garbage"

@@ -8,6 +8,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.across import holds
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import questions, workload_of
 
 SHIPPED = knowledge.load("workloads")
@@ -76,3 +77,28 @@ def test_what_no_schema_can_check_is_said(change: dict[str, object], words: str)
 def test_an_unknown_workload_is_refused_with_those_that_are() -> None:
     with pytest.raises(CollectionError, match=r"There is no workload 'chatt'.*chat, code"):
         workload_of("chatt", SHIPPED)
+
+
+@pytest.mark.parametrize("name", ["long-context", "agents"])
+def test_what_the_filling_says_is_what_a_right_answer_contains(name: str) -> None:
+    """Asked for one sentence, that sentence is a right answer, and another one is not."""
+    known = [question for question in questions(workload_of(name, SHIPPED), 12) if question.expect]
+    assert len(known) >= 4
+    for question in known:
+        filling, _blank, asked = question.text.rpartition("\n\n")
+        numbers = re.findall(r"(?:day|rule) (\d+)", asked)
+        sentences = [each for each in filling.split(". ") if re.search(rf"(?:day|Rule) {numbers[0]}\b", each)]
+        assert holds(question.expect, sentences[0])
+        assert not holds(question.expect, "I do not know which one that is.")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ({"ask": "x", "sentence": 9, "expect": "$what"}, "sentence 9: the filling has 3 sentences"),
+        ({"ask": "x", "sentence": 1, "expect": "$who"}, "names no words of fill.words: 'who'"),
+    ],
+)
+def test_a_sentence_that_is_not_there_is_one_error(prompt: dict[str, object], words: str) -> None:
+    with pytest.raises(CollectionError, match=words):
+        questions(workload_of("w", {"w": PLAIN | {"fill": FORM, "prompts": [prompt]}}), 1)
