@@ -1,4 +1,6 @@
-"""Fetch the collections we depend on from PyPI's package `ansible` into a folder, so that tests need no Galaxy.
+"""Fetch collections from PyPI's package `ansible` into a folder, so that tests need no Galaxy.
+
+kubernetes.core is what ours needs; the tests also use the stdout callback of ansible.posix.
 
 Usage: fetch_collections.py VERSION DESTINATION, with VERSION of the package `ansible` (12.3.0 carries core 2.19's).
 """
@@ -11,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 
-WANTED = ("ansible/posix", "ansible/utils", "kubernetes/core")
+WANTED = ("ansible/posix", "kubernetes/core")
 
 
 def main(version: str, destination: pathlib.Path) -> None:

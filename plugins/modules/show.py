@@ -12,7 +12,7 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Prints a table such as that of M(dgxspark.cluster.fabric_table) or M(dgxspark.cluster.launch_plan) on
     the controller's terminal, neither quoted nor wrapped, whatever the format of results is.
-  - With a stdout callback for programs, such as P(ansible.posix.json#callback), the lines are in the result, and go to standard
+  - With a stdout callback for programs, such as C(ansible.posix.json), the lines are in the result, and go to standard
     error instead.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

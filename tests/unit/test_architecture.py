@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
@@ -124,6 +125,17 @@ def test_task_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
 def test_roles_can_be_read_in_a_sitting(role: pathlib.Path) -> None:
     """Eight task files are enough."""
     assert len(list((role / "tasks").iterdir())) <= 8
+
+
+def test_other_collections_are_named_if_and_only_if_something_shipped_uses_them() -> None:
+    """galaxy.yml makes each owner install them. Used: a module, filter or lookup in a task, or a module that an action calls."""
+    named = set(yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["dependencies"])
+    tasks = [path for folder in ("playbooks", "roles", "inventories") for path in (ROOT / folder).rglob("*.yml")]
+    lines = [line for path in tasks for line in path.read_text(encoding="utf-8").splitlines() if "#" not in line]
+    calls = [path.read_text(encoding="utf-8") for path in (ROOT / "plugins" / "action").glob("*.py")]
+    used = set(re.findall(r"\b((?:ansible|community|kubernetes)\.[a-z]+)\.[a-z0-9_]+(?::|\b(?!\.))", "\n".join(lines)))
+    used |= set(re.findall(r"\"((?:ansible|community|kubernetes)\.[a-z]+)\.[a-z0-9_]+\"", "\n".join(calls)))
+    assert used - {"ansible.builtin", "ansible.legacy"} == named
 
 
 def test_nothing_points_outside_the_repository() -> None:
