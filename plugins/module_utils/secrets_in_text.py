@@ -24,43 +24,58 @@ _TOKENS = (
     r"sk_(?:live|test)_|rk_(?:live|test)_|whsec_|dckr_(?:pat|oat)_|npm_|pypi-|AIza|ya29\.|SG\.|hv[sbr]\.|do[opr]_v1_|tskey-|lsv2_|"
     r"wandb_v1_|shp(?:at|ca|pa|ss)_|ATATT3|ops_eyJ|glsa_"
 )
-_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+# Lower-case texts one of which is in every match (none: no such text), the expression, and what comes instead.
+_FORMS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (
+        (),
         re.compile(
             rf"(?<![A-Za-z0-9])(?:{_TOKENS})(?=[a-z_-]{{0,60}}[0-9A-Z])[A-Za-z0-9_-]{{8,400}}(?:\.[A-Za-z0-9_-]{{1,400}}){{0,3}}"
         ),
         STARS,
     ),
-    (re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"), STARS),
-    (re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,4000}(?:\.[A-Za-z0-9_-]{0,4000}){1,4}"), STARS),
     (
+        ("akia", "asia", "abia", "acca"),
+        re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,20}(?![A-Za-z0-9])"),
+        STARS,
+    ),
+    (("eyj",), re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{10,4000}(?:\.[A-Za-z0-9_-]{0,4000}){1,4}"), STARS),
+    (
+        ("age-secret-key", "age1pq"),
         re.compile(
             r"AGE-SECRET-KEY-1[A-Za-z0-9]{10,100}(?![A-Za-z0-9])|(?<![A-Za-z0-9])age1pq[a-z0-9]{20,4000}", re.IGNORECASE
         ),
         STARS,
     ),
-    (re.compile(r"(?<![A-Za-z0-9])K10[0-9a-f]{20,64}::[^\s\"']{1,300}"), STARS),
+    (("k10",), re.compile(r"(?<![A-Za-z0-9])K10[0-9a-f]{20,64}::[^\s\"']{1,300}"), STARS),
     # Hashes of passwords: bcrypt, and crypt(3)'s and Argon2's with their parameters.
     (
+        ("$",),
         re.compile(
             r"\$(?:2[abxy]?|1|5|6|7|y|gy|md5|sha1|apr1|argon2[a-z]{1,2}|scrypt|pbkdf2[a-z0-9-]{0,8})\$[A-Za-z0-9./+=,$-]{12,400}"
         ),
         STARS,
     ),
-    (re.compile(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9])"), STARS),
+    ((":aa",), re.compile(r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9])"), STARS),
     # Signed addresses and webhooks.
     (
+        ("=",),
         re.compile(
             r"(?i)([?&;](?:x-amz-(?:signature|credential|security-token)|sig|signature|se?cret|code|state|key)=)[^\s&\"'<>]{8,2000}"
         ),
         rf"\1{STARS}",
     ),
     (
+        ("hooks.", "webhooks"),
         re.compile(r"(?i)(hooks\.slack\.com/[a-z]{1,20}/|discord(?:app)?\.com/api/webhooks/)[A-Za-z0-9/_-]{8,200}"),
         rf"\1{STARS}",
     ),
-    (re.compile(r"(?i)((?:AccountKey|SharedAccessKey|SharedAccessSignature)=)[^\s;\"']{8,2000}"), rf"\1{STARS}"),
     (
+        ("accountkey=", "accesskey=", "accesssignature="),
+        re.compile(r"(?i)((?:AccountKey|SharedAccessKey|SharedAccessSignature)=)[^\s;\"']{8,2000}"),
+        rf"\1{STARS}",
+    ),
+    (
+        ("bearer", "basic", "digest", "negotiate"),
         re.compile(
             r"(?i:\b(bearer|basic|digest|negotiate))([ \t]{1,4})(?=[^\s]{0,40}[0-9A-Z=/+])[A-Za-z0-9._~+/=-]{6,4000}"
         ),
@@ -68,30 +83,38 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     # A login in an address, and a proxy's without a scheme.
     (
+        ("://",),
         re.compile(
             r"(://)(?!\*\*\*@)[^\s/@:\"'<>]{0,100}:(?![0-9]{1,5}/)[^\s@\"'<>]{1,200}(?:@[^\s@\"'<>]{1,100}){0,3}@"
         ),
         rf"\1{STARS}@",
     ),
     (
+        ("proxy",),
         re.compile(
             r"(?i)(proxy[a-z_]{0,12}[\"']?\s{0,4}[=:]\s{0,4}[\"']?)(?!\*\*\*@)[^\s/@:\"'<>]{1,100}:[^\s@\"'<>]{1,200}@"
         ),
         rf"\1{STARS}@",
     ),
     # netrc, and the options of curl, docker login and sshpass that have one letter.
-    (re.compile(r"(\blogin\s{1,40}\S{1,100}\s{1,40}password\s{1,40})(?!\*\*\*)\S{1,300}"), rf"\1{STARS}"),
+    (("login",), re.compile(r"(\blogin\s{1,40}\S{1,100}\s{1,40}password\s{1,40})(?!\*\*\*)\S{1,300}"), rf"\1{STARS}"),
     (
+        ("curl",),
         re.compile(
             r"(\bcurl\b[^\n]{0,300}?\s(?:-u|--user|--proxy-user)[\s=]{1,4})(?!\*\*\*)[\"']?[^\s:]{1,100}:[^\s]{1,300}"
         ),
         rf"\1{STARS}",
     ),
     (
+        ("sshpass", "login", "mysql"),
         re.compile(r"(\b(?:sshpass|login|mysql|mysqldump)\b[^\n]{0,200}?\s-p\s{0,4})(?!\*\*\*)[\"']?[^\s\"']{3,300}"),
         rf"\1{STARS}",
     ),
-    (re.compile(r"(?i)(\bidentified\s{1,4}by\s{1,4}(?:password\s{1,4})?)(?!'\*\*\*)'[^'\n]{1,300}'"), rf"\1{STARS}"),
+    (
+        ("identified",),
+        re.compile(r"(?i)(\bidentified\s{1,4}by\s{1,4}(?:password\s{1,4})?)(?!'\*\*\*)'[^'\n]{1,300}'"),
+        rf"\1{STARS}",
+    ),
 )
 # The rest of a long token that begins in the previous piece of a line.
 _LONG = re.compile(r"[A-Za-z0-9_.=-]{160,4000}")
@@ -128,14 +151,16 @@ _HAS_DIGIT = re.compile(r"(?=[^\s\"',;]{0,100}[0-9])(?=[^\s\"',;]{0,100}[A-Za-z]
 
 def mask(text: str) -> str:
     """Replace what looks like a secret with asterisks."""
-    for expression, replacement in _FORMS:
-        text = expression.sub(replacement, text)
+    lower = text.lower()
+    for hints, expression, replacement in _FORMS:
+        if not hints or any(hint in lower for hint in hints):
+            text = expression.sub(replacement, text)
     return after_names(_LONG.sub(STARS, text))
 
 
 def formed(text: str) -> bool:
     """Whether a text has a token in it, or a login in an address: a secret by its form, whatever its name."""
-    return any(expression.search(text) for expression, _replacement in _FORMS)
+    return any(expression.search(text) for _hints, expression, _replacement in _FORMS)
 
 
 def shown(argv: t.Sequence[str], environment: t.Mapping[str, str]) -> str | None:

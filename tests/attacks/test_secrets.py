@@ -27,6 +27,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import reference, registry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, Redactor
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
@@ -346,6 +347,21 @@ def test_no_secret_goes_into_a_pod_as_text(name: str, change: dict[str, t.Any]) 
     with pytest.raises(CollectionError, match=rf"rank 0 gets a secret by {name}, which everyone can see") as caught:
         serving(made, inputs.fabric(4), {"image": inputs.PINNED})
     assert WORD not in str(caught.value)
+
+
+def test_a_recipe_s_secrets_are_refused_and_not_shown() -> None:
+    env = {
+        "DB_PASSWORD": WORD,
+        "HTTPS_PROXY": f"http://me:{WORD}@proxy:3128",
+        "MISC": f"hf_{CODE}{WORD}",
+        "VLLM_USE_V1": "1",
+    }
+    command = f"vllm serve acme/m --otlp-traces-endpoint http://me:{WORD}@collector:4317 --ssl-keyfile-password {WORD}"
+    text = json.dumps({"recipe_version": "2", "model": "acme/m", "runtime": "vllm", "env": env, "command": command})
+    made = recipe.profile_of(text, "r.yaml")
+    assert WORD not in json.dumps(made)
+    assert [line["became"] for line in made["recipe"]["lines"]].count("refused") == 5
+    assert made["environment"] == {"VLLM_USE_V1": "1"}
 
 
 # Registries

@@ -10,7 +10,7 @@ import pathlib
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names, secrets_in_text
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
@@ -282,7 +282,7 @@ class _Maker:
     def flag(self, one: recipe_flags.Given) -> None:
         """Apply one flag."""
         name = one.name.replace("-", "_")
-        if secret_names.secret(name):
+        if secret_names.secret(name) or secrets_in_text.formed(one.text):
             self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
         missing = _open(one.text) if not isinstance(one.value, dict) or unset(one.text) else ""
@@ -378,7 +378,7 @@ class _Maker:
             missing = _open(value)
             if not _VARIABLE.fullmatch(name):
                 self.told(f"env {name}", "refused", "it is not a valid name of a variable.")
-            elif secret_names.secret(name):
+            elif secret_names.secret(name) or secrets_in_text.formed(f"{name}={value}"):
                 self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.of_machine:
                 self.told(f"env {name}={value}", *self.of_machine[name])
