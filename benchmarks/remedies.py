@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan the remedies of all rules, over the profiles that trip them, and count how many are refused.
 
-Usage: remedies.py [PROFILES]    (how many profiles per rule at most; 0: all)
+Usage: remedies.py [PROFILES [RULE …]]    (how many profiles per rule at most, 0: all; beginnings of rules' ids)
 
 A rule is provoked by the values that its condition compares settings with, by other splits, and by little free memory. Each change
 that its remedy could name is then planned as an owner would, as an override: `written` are all of a rule's changes, `said` are those
@@ -97,7 +97,7 @@ def refused(name: str, cluster: Plain, overrides: Plain, change: Plain, rule: st
     return made["verdict"] == "blocked" or any(found["rule"] == rule for found in made["findings"])
 
 
-def main(most: int) -> int:
+def main(most: int, only: t.Sequence[str] = ("",)) -> int:
     """Print a row for each rule with changes; return 1 if one is said that is refused."""
     known = verdict.base()
     names = sorted(knowledge.shared("profile"))
@@ -107,7 +107,7 @@ def main(most: int) -> int:
         "| rule | plans with it | changes written | of these refused | said | of these refused |\n|---|---|---|---|---|---|"
     )
     for rule in known.rules:
-        if not rule.fix:
+        if not rule.fix or not rule.id.startswith(tuple(only)):
             continue
         count: collections.Counter[str] = collections.Counter()
         for name in names:
@@ -169,4 +169,4 @@ def written(name: str, overrides: Plain, rule: rules.Rule, known: verdict.Base) 
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3))
+    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, sys.argv[2:] or ("",)))

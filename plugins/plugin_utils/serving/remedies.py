@@ -133,8 +133,8 @@ def planned(
         kept = [way for number, way in enumerate(passing) if way and way not in passing[:number]]
         ways[found.id] = kept
         if passing != list(offer.fixes) or None in passing:
-            text = f"{offer.before}{_sentence(kept)}" if kept else LATER if later else NONE
-            found = dataclasses.replace(found, remedy=f"{text} {offer.otherwise}".strip())
+            text = _sentence(kept) if kept else LATER if later else NONE
+            found = dataclasses.replace(found, remedy=f"{offer.before}{text} {offer.otherwise}".strip())
         told.append(found)
     return told, ways
 
