@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.modules.k3s_ready import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.nodes import problems
@@ -45,4 +45,4 @@ class ActionModule(ControllerAction):
         if said.get("rc", 1) != 0:
             why = said.get("stderr") or said.get("msg") or "no answer"
             return [f"{self._task.delegate_to}: its API does not answer: {why}"]
-        return [str(finding) for finding in problems(json.loads(said["stdout"]), plans)]
+        return [str(finding) for finding in problems(from_json(said["stdout"], "kubectl"), plans)]

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import time
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.modules.weights_wait import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
@@ -54,7 +54,7 @@ class ActionModule(ControllerAction):
             module_name="ansible.builtin.slurp", module_args={"src": path}, task_vars=self.task_vars
         )
         try:
-            told = json.loads(base64.b64decode(seen["content"]))
+            told = from_json(base64.b64decode(seen["content"]))
         except (KeyError, ValueError):  # not written yet, or removed already
             return {}
         return told if isinstance(told, dict) else {}

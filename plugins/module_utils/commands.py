@@ -9,8 +9,9 @@ long is 124, as with timeout(1). (fabric/rollback.py, one file that is also a pr
 
 from __future__ import annotations
 
-import json
 import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 
 Run = t.Callable[[t.Sequence[str]], tuple[int, str, str]]
 
@@ -37,6 +38,6 @@ def run_json(run: Run, argv: t.Sequence[str]) -> t.Any:
     if rc != 0:
         return None
     try:
-        return json.loads(out or "null")
+        return from_json(out or "null")
     except ValueError:
         return None

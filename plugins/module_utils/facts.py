@@ -116,9 +116,9 @@ def read_active_mtu(run: Run, sysfs: Sysfs) -> dict[tuple[str, int], int]:
         key, _colon, value = (part.strip() for part in line.partition(":"))
         if key == "hca_id":
             hca = value
-        elif key == "port" and value.isdigit():
+        elif key == "port" and value.isascii() and value.isdigit():
             port = int(value)
-        elif key == "active_mtu" and value.split(" ")[0].isdigit():
+        elif key == "active_mtu" and value.isascii() and value.split(" ")[0].isdigit():
             found[hca, port] = int(value.split(" ")[0])
     return found
 

@@ -28,7 +28,7 @@ DEPTH = 64  # levels of lists and dictionaries in a document; no format that is 
 MOST_FACTS = 500_000  # values in one host's facts: a thousand times a Spark's
 DIGITS = 20  # of a whole number: no figure that is read here needs more than 64 bits
 UNPACKED = 2**30  # bytes of a gzipped log, unpacked: in any case,
-FREELY, RATIO = 64 * MIB, 200  # and beyond these, in proportion to the packed bytes: real logs have a ratio of 10 to 50
+FREELY, RATIO = 8 * MIB, 150  # and beyond these, in proportion to the packed bytes: real logs have a ratio of 10 to 50
 _GZIP = b"\x1f\x8b"
 # Control characters, surrogates, unassigned code points, and separators or marks that end a line or reverse its direction.
 _HIDDEN = frozenset(["Cc", "Cs", "Cn", "Co", "Zl", "Zp", "Cf"])
@@ -125,21 +125,22 @@ def whole(text: str, where: str) -> int:
     return int(text)
 
 
-def from_json(text: str | bytes, where: str, *, most: int = 64 * MIB, depth: int = DEPTH) -> t.Any:
+def from_json(text: str | bytes, where: str = "", *, most: int = 64 * MIB, depth: int = DEPTH) -> t.Any:
     """Parse JSON. Unreadable names `where`, and the limit or the fault.
 
     most: bytes; depth: levels. Whole numbers beyond 64 bits, NaN and infinities are refused: no format that is read here has any.
     """
+    at = f"{where}: " if where else ""
     if len(text) > most:
-        raise Unreadable(f"{where}: it has more than {most} bytes.")
+        raise Unreadable(f"{at}it has more than {most} bytes.")
     try:
         found = json.loads(text, parse_int=_integer, parse_float=_fraction, parse_constant=_constant)
     except RecursionError as exc:
-        raise Unreadable(f"{where}: it is nested more than {depth} levels deep.") from exc
+        raise Unreadable(f"{at}it is nested more than {depth} levels deep.") from exc
     except ValueError as exc:
-        raise Unreadable(f"{where}: not valid JSON: {line(exc, 300)}.") from exc
+        raise Unreadable(f"{at}not valid JSON: {line(str(exc), 300)}.") from exc
     if _deeper(found, depth):
-        raise Unreadable(f"{where}: it is nested more than {depth} levels deep.")
+        raise Unreadable(f"{at}it is nested more than {depth} levels deep.")
     return found
 
 
@@ -217,7 +218,7 @@ class _Unpacked(io.RawIOBase):
     """The content of a gzip file, within limits."""
 
     def __init__(self, file: t.BinaryIO, where: str) -> None:
-        self._packed, self._where, self._count = _Counted(file), where, 0
+        self._packed, self._where, self._count = _Counted(file), f"{where}: " if where else "", 0
         self._content = gzip.GzipFile(fileobj=t.cast(t.BinaryIO, self._packed))
 
     def readable(self) -> bool:
@@ -227,18 +228,18 @@ class _Unpacked(io.RawIOBase):
         try:
             data = self._content.read1(len(buffer))
         except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
-            raise Unreadable(f"{self._where}: it is not a complete gzip file.") from exc
+            raise Unreadable(f"{self._where}it is not a complete gzip file.") from exc
         self._count += len(data)
         if self._count > min(UNPACKED, FREELY + RATIO * self._packed.count):
             raise Unreadable(
-                f"{self._where}: it unpacks to more than {self._count // MIB} MiB, which no log does that is packed so small. "
+                f"{self._where}it unpacks to more than {self._count // MIB} MiB, which no log does that is packed so small. "
                 "Unpack it yourself, and give the part that matters."
             )
         buffer[: len(data)] = data
         return len(data)
 
 
-def unpacked(file: t.BinaryIO, where: str) -> t.BinaryIO:
+def unpacked(file: t.BinaryIO, where: str = "") -> t.BinaryIO:
     """Return the content of an open file, unpacked if it is gzip.
 
     Reading raises Unreadable if gzip is incomplete or unpacks beyond the limits: a few kilobytes can hold gigabytes.

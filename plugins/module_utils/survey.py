@@ -10,7 +10,6 @@ is changed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -18,6 +17,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.lldp import Neighbour, read_lldp
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import unit_states
@@ -113,7 +113,7 @@ def _routed(routes: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Net]:
 def _docker(system_root: str) -> t.Iterator[Net]:
     """Yield the networks that Docker may use, beside those of its existing bridges, which have routes."""
     try:
-        said = json.loads(_text(system_root + DOCKER_CONFIG) or "{}")
+        said = from_json(_text(system_root + DOCKER_CONFIG) or "{}")
     except ValueError:
         return
     if isinstance(said, dict):

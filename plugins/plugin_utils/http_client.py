@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import typing as t
 
 try:
@@ -87,4 +88,4 @@ def size_of(asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None =
             return None
         answer.raise_for_status()
     said = answer.headers.get("content-length", "")
-    return int(said) if said.isdigit() else None
+    return int(said) if re.fullmatch(r"[0-9]{1,15}", said) else None

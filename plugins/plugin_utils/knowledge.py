@@ -33,6 +33,7 @@ except ImportError as exc:
 else:
     JSONSCHEMA_ERROR = None
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 COLLECTION = pathlib.Path(__file__).resolve().parents[2]
@@ -78,6 +79,29 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
+def _bounded(kind: str) -> t.Callable[[_Loader, yaml.ScalarNode], t.Any]:
+    """Return a constructor for numbers or dates that refuses those that Python cannot hold, with their line."""
+    usual = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+
+    def construct(loader: _Loader, node: yaml.ScalarNode) -> t.Any:
+        try:
+            if len(node.value) > 60:
+                raise ValueError("it is too long")
+            made = usual(loader, node)
+            if isinstance(made, int) and abs(made) >= 10**foreign.DIGITS:
+                raise ValueError(f"it has more than {foreign.DIGITS} digits")
+        except (ValueError, OverflowError) as exc:
+            said = f"{foreign.line(node.value, 40)!r} is not a {kind}: {exc}"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from exc
+        return made
+
+    return construct
+
+
+for _kind in ("int", "float", "timestamp"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _bounded(_kind))
+
+
 LARGEST = 256 * 1024  # bytes; for files that are not ours
 
 
@@ -104,11 +128,26 @@ def parse_yaml(text: str, where: str, written_out: int | None = None) -> t.Any:
     """
     try:
         # Owners edit these files too: allow no tags, objects or duplicate keys.
-        if written_out is not None and _nodes(yaml.compose(text, Loader=_Loader), {}) > written_out:
-            raise KnowledgeError(f"{where}: its aliases (*name) expand to more than {written_out} values. Use fewer.")
+        if written_out is not None:
+            if len(text) > 2 * LARGEST:
+                raise KnowledgeError(f"{where}: it has more than {2 * LARGEST} characters.")
+            _check_depth(text)
+            if _nodes(yaml.compose(text, Loader=_Loader), {}) > written_out:
+                raise KnowledgeError(
+                    f"{where}: its aliases (*name) expand to more than {written_out} values. Use fewer."
+                )
         return yaml.load(text, Loader=_Loader if written_out is None else _Foreign)
     except (yaml.YAMLError, RecursionError) as exc:
         raise KnowledgeError(f"{where}: not valid YAML: {' '.join(str(exc).split())}") from exc
+
+
+def _check_depth(text: str) -> None:
+    """Raise YAMLError if a document is nested too deeply: libyaml's composer would end the whole process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > foreign.DEPTH:
+            raise yaml.composer.ComposerError(None, None, f"more than {foreign.DEPTH} levels{event.start_mark}")
 
 
 def _nodes(node: yaml.Node | None, known: dict[int, float]) -> float:

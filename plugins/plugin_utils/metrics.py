@@ -11,6 +11,7 @@ import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import metrics
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import folder_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     MIB,
@@ -85,10 +86,10 @@ def plan(
 def outcome(report: str) -> metrics.Verify:
     """Return the verdict and finish time in a verify report, for the node. Raises CollectionError if it is not one."""
     try:
-        said = json.loads(pathlib.Path(report).read_text(encoding="utf-8"))
+        said = from_json(pathlib.Path(report).read_text(encoding="utf-8"))
         finished = datetime.datetime.fromisoformat(said["finished"]).timestamp()
         return {"passed": str(said["verdict"]) == "passed", "finished": finished}
-    except (OSError, ValueError, TypeError, KeyError) as exc:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError) as exc:
         raise CollectionError(
             f"spark_metrics_report: {report} is not a report of verify ({exc}). Name its JSON file, or none (null)."
         ) from None

@@ -10,14 +10,13 @@ says so and invents no cause.
 from __future__ import annotations
 
 import fnmatch
-import gzip
 import os
 import pathlib
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as scanner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import Unreadable, read_in, unpacked
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     SEVERITIES,
@@ -161,13 +160,12 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def _read_file(path: pathlib.Path, name: str, table: Table) -> Reading:
     with path.open("rb") as raw:
-        # No seek(): a shell may pass a pipe.
-        head = raw.peek(2)[:2] if hasattr(raw, "peek") else b""
-        file = t.cast(t.BinaryIO, gzip.GzipFile(fileobj=raw) if head == b"\x1f\x8b" else raw)
-        try:
-            reading = scanner.scan(name, _text_only(file), table.patterns)
-        except (_NoText, EOFError, gzip.BadGzipFile):
+        try:  # without seek(): a shell may pass a pipe
+            reading = scanner.scan(name, _text_only(unpacked(raw)), table.patterns)
+        except _NoText:
             return Reading(name, error="no log: this is not text (UTF-8, or gzip of it).")
+        except Unreadable as exc:
+            return Reading(name, error=f"no log: {exc}")
     if not reading.lines:
         return Reading(name, error="it is empty.")
     return reading

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import glob
-import gzip
+import io
 import pathlib
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import unpacked
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 LONGEST = 64 * 1024  # bytes; a longer line is read in pieces
-_GZIP = b"\x1f\x8b"
 
 
 def expand(patterns: t.Sequence[str]) -> list[str]:
@@ -33,7 +33,7 @@ def expand(patterns: t.Sequence[str]) -> list[str]:
 def read_lines(name: str) -> t.Iterator[str]:
     """Yield a log's lines, with invalid UTF-8 replaced. CollectionError if it is empty, binary or not readable."""
     try:
-        with open_log(name) as file:
+        with pathlib.Path(name).open("rb") as raw, unpacked(raw, name) as file:
             start = file.read(8192)
             if not start.strip():
                 raise CollectionError(
@@ -41,9 +41,12 @@ def read_lines(name: str) -> t.Iterator[str]:
                 )
             if b"\0" in start:
                 raise CollectionError(f"{name}: this is not text but a binary file. Give NCCL's log as text (UTF-8).")
-            file.seek(0)
-            while raw := file.readline(LONGEST):
-                yield raw.decode("utf-8", "replace")
+            begun = io.BytesIO(start)
+            for source in (begun, file):
+                while piece := source.readline(LONGEST):
+                    if source is begun and begun.tell() == len(start):
+                        piece += file.readline(LONGEST - len(piece)) if not piece.endswith(b"\n") else b""
+                    yield piece.decode("utf-8", "replace")
     except (OSError, EOFError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
         raise CollectionError(f"{name}: cannot be read: {reason}. Check the file and its permissions.") from exc
@@ -57,10 +60,3 @@ def text_lines(text: str) -> t.Iterator[str]:
         end = min(start + LONGEST, len(text)) if end < 0 else end + 1
         yield text[start:end]
         start = end
-
-
-def open_log(name: str) -> t.BinaryIO:
-    """Open a log, gzipped or not."""
-    with pathlib.Path(name).open("rb") as file:
-        packed = file.read(2) == _GZIP
-    return t.cast(t.BinaryIO, gzip.open(name, "rb")) if packed else pathlib.Path(name).open("rb")

@@ -10,9 +10,10 @@ or inside a list, with the text under a key of their own; journald writes text w
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 
 LONGEST = 64 * 1024  # characters of a rejoined line; a longer one continues in pieces
 DEEPEST = 6  # levels of nested records
@@ -67,7 +68,7 @@ def _record(raw: str) -> dict[str, t.Any] | None:
     if start < 0 or not end.endswith("}"):
         return None
     try:
-        record = json.loads(end[start:])
+        record = from_json(end[start:])
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath, parts
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, Change, CollectionError
 
@@ -97,7 +98,7 @@ def stamp(files: Beneath, path: str) -> list[int] | None:
 def read_seal(parcel: Parcel) -> Known:
     """Return what the seal covers; nothing if there is no readable seal."""
     try:
-        known = json.loads(parcel.files.read(parcel.seal) or b"")
+        known = from_json(parcel.files.read(parcel.seal) or b"")
     except (OSError, ValueError):
         return {}
     return known if isinstance(known, dict) else {}

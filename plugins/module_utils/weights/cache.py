@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.parcel import Item, Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -157,7 +158,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
                 f"{where} is missing, or differs from the list of this collection. Have the weights verified (model_weights_verify=true)."
             )
         try:
-            found[file.path] = json.loads(content)
+            found[file.path] = from_json(content, most=JSON_MOST)
         except ValueError as exc:
             raise CollectionError(f"{where} is not JSON: {exc}.") from exc
     return found
@@ -176,7 +177,7 @@ def _list(root: str, path: str, revision: str | None) -> Manifest | None:
     if there is None:
         return None
     try:
-        return checked(json.loads(there), f"{root}/{path}")
+        return checked(from_json(there, most=JSON_MOST), f"{root}/{path}")
     except ValueError as exc:
         raise CollectionError(
             f"{root}/{path} is not JSON: {exc}. Remove it, and have the weights downloaded again."

@@ -14,6 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
@@ -104,7 +105,7 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
     except OSError as exc:
         raise HubError("library", f"{wanted.python}: {exc.strerror}. {_REMEDIES['library']}") from exc
     try:
-        said = json.loads(ran.stdout.strip().splitlines()[-1])
+        said = from_json(ran.stdout.strip().splitlines()[-1])
     except (ValueError, IndexError):
         last = " ".join(ran.stderr.split())[-400:]
         raise CollectionError(

@@ -11,6 +11,7 @@ import pathlib
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
@@ -36,7 +37,7 @@ def read(folder: str) -> Manifest:
     """Return a bundle's manifest, or an empty one if it has none. CollectionError if it is malformed."""
     path = pathlib.Path(folder, NAME)
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Manifest(FORMAT)
     except (OSError, ValueError) as exc:

@@ -17,6 +17,7 @@ import typing as t
 import urllib.parse
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import transfer
@@ -269,7 +270,7 @@ def _digest(data: bytes) -> str:
 
 def _json(data: bytes, what: str) -> Plain:
     try:
-        found = json.loads(data)
+        found = from_json(data)
     except ValueError:
         found = None
     if not isinstance(found, dict):

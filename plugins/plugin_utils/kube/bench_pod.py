@@ -14,6 +14,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import tree_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -134,7 +135,7 @@ def report(log: str, where: str) -> Plain:
             f"{where}: the pod returned no report. Its last output: {printable(before) or '(none)'}. Is it an engine's image, with python3?"
         )
     try:
-        said = json.loads(text) if len(log) <= _LARGEST else {}
+        said = from_json(text, most=_LARGEST) if len(log) <= _LARGEST else {}
         if isinstance(said, dict) and set(said) == {"error"}:
             raise CollectionError(f"{where}: {printable(str(said['error']), 1000)}")
         made: Plain = said["report"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -188,8 +189,8 @@ def _of_node(spark: Spark, node: Plain | None) -> Spark:
     gpu = str((status.get("allocatable") or {}).get(GPU))
     return replace(
         spark,
-        total_gib=int(total.removesuffix("Ki")) / KIB_PER_GIB if total.removesuffix("Ki").isdigit() else None,
-        gpu=int(gpu) if gpu.isdigit() else None,
+        total_gib=int(total.removesuffix("Ki")) / KIB_PER_GIB if re.fullmatch(r"[0-9]{1,15}Ki", total) else None,
+        gpu=int(gpu) if re.fullmatch(r"[0-9]{1,4}", gpu) else None,
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     PlannedFunction,
@@ -146,7 +147,7 @@ def needed(objects: t.Iterable[t.Mapping[str, t.Any]]) -> set[tuple[str, str]]:
     for each in objects:
         template = (each.get("spec") or {}).get("template") or {}
         annotation = ((template.get("metadata") or {}).get("annotations") or {}).get(NETWORKS)
-        for network in json.loads(annotation) if annotation else ():
+        for network in from_json(annotation) if annotation else ():
             asked.add((network.get("namespace") or each["metadata"]["namespace"], network["name"]))
     return asked
 

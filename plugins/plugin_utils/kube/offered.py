@@ -9,11 +9,10 @@ skipping creating resource server", v3.11.0): VFs or HCAs that appear later are 
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json, read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Node
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import status
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import SRIOV
@@ -101,7 +100,7 @@ def _listed(there: t.Sequence[Object]) -> dict[str, dict[str, str]]:
         if each["kind"] != "ConfigMap" or each["metadata"]["name"] != SRIOV:
             continue
         for name, text in (each.get("data") or {}).items():
-            listed = json.loads(text)["resourceList"]
+            listed = from_json(text)["resourceList"]
             found[name.removesuffix(".json")] = {
                 f"{one['resourcePrefix']}/{one['resourceName']}": one["selectors"][0]["pciAddresses"][0]
                 for one in listed

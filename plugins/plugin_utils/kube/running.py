@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
@@ -54,7 +55,7 @@ def running(
         "hosts": names,
         "pods": {"namespace": namespace, "label_selectors": selectors(instance), "container": CONTAINER},
         "groups": [group] if url else [],
-        "requests": int(told) if told.isdigit() and int(told) else None,
+        "requests": int(told) if re.fullmatch(r"[0-9]{1,9}", told) and int(told) else None,
         "unreached": "" if url else _unreached(instance, pods.get(0)),
         "inside": _inside(pods.get(0), objects["Service"]),
         "secret": _secret(pods.get(0)),

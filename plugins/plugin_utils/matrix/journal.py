@@ -15,6 +15,7 @@ import os
 import pathlib
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 NAME = "journal.jsonl"
@@ -159,7 +160,7 @@ def _parsed(path: pathlib.Path) -> tuple[list[Plain], int | None]:
     for number, line in enumerate(data.splitlines(keepends=True), 1):
         torn = not line.endswith(b"\n")
         try:
-            entry = json.loads(line)
+            entry = from_json(line)
             if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
                 raise ValueError("no entry")
         except ValueError as exc:

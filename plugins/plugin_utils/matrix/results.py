@@ -10,6 +10,7 @@ winners, both are named.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 import typing as t
 
@@ -189,7 +190,7 @@ def _of_row(row: Plain, name: str, labels: dict[str, str]) -> Plain:
         key: measured[key] for key in ("weights_gib", "kv_gib", "load_peak_gib") if key in measured
     }
     for key, value in measured.items():
-        if not (key.startswith("n") and key[1:].isdigit()):
+        if not re.fullmatch(r"n[0-9]{1,6}", key):
             continue
         answers = measured.get("requests", {}).get(key, {})
         failed = answers.get("failed", 0)

@@ -22,6 +22,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
@@ -61,7 +62,7 @@ class Ran:
         """Why it failed: the message of the last failed task."""
         for _host, _what, result in reversed(_FATAL.findall(self.output)):
             try:
-                said = json.loads(result).get("msg")
+                said = from_json(result).get("msg")
             except ValueError:
                 continue
             if said:
@@ -244,7 +245,7 @@ def _nccl(logs: t.Mapping[str, str]) -> dict[str, str]:
 
 def _json(path: pathlib.Path) -> t.Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return from_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
 

@@ -9,11 +9,11 @@ the wire: × 2(n−1)/n for all_reduce, × (n−1)/n for all_gather (nccl-tests,
 
 from __future__ import annotations
 
-import json
 import statistics
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 SMALL = 64 * 1024  # bytes; up to this size, time is latency
@@ -76,7 +76,7 @@ def parse(text: str) -> tuple[list[Measured], dict[str, t.Any] | None]:
             if place < 0:
                 continue
             try:
-                data = json.loads(line[place + len(mark) - 1 :])
+                data = from_json(line[place + len(mark) - 1 :])
                 if mark == _END:
                     end = dict(data)
                 else:

@@ -9,6 +9,7 @@ both ends of each, and no sign of failure. A single channel over TCP makes it `s
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import dataclass
 
@@ -225,7 +226,7 @@ def roce_version(process: Process, link: str, of_job: str | None) -> int | None:
     if link != "RoCE":
         return None
     if said := process.settings.get("NCCL_IB_ROCE_VERSION_NUM"):
-        return int(said) if said.isdigit() else None
+        return int(said) if re.fullmatch(r"[0-9]{1,15}", said) else None
     pinned = process.settings.get("NCCL_IB_GID_INDEX", "-1") != "-1"
     version = tuple(int(part) for part in (process.version or of_job or "0").split("."))
     return 2 if version >= (2, 21) and not pinned else None

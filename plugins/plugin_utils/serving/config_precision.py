@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.expressions import Expression
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_json import Config, Unread, find
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Facts,
@@ -63,11 +64,8 @@ def _any(forms: t.Sequence[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(f"(?:{form})" for form in forms)) if forms else None
 
 
-def _expression(name: str) -> str:
-    try:
-        return re.compile(name.removeprefix("re:")).pattern
-    except re.error as exc:
-        raise CollectionError(f"quantization_config: {name!r}: it is not a regular expression: {exc}.") from exc
+def _expression(name: str) -> Expression:
+    return Expression(name.removeprefix("re:"), "quantization_config")
 
 
 class Names:
@@ -79,7 +77,7 @@ class Names:
 
     def __init__(self, given: t.Iterable[str]) -> None:
         names = list(given)
-        self.expressions = _any([_expression(name) for name in names if name.startswith("re:")])
+        self.expressions = [_expression(name) for name in names if name.startswith("re:")]
         plain = [name for name in names if not name.startswith("re:")]
         wild = [name for name in plain if "*" in name or "?" in name]
         # Most lists have one pattern per layer, with its only `*` at the end: those need no regular expression.
@@ -93,7 +91,7 @@ class Names:
         parts = name.split(".")
         if any(".".join(parts[at:]) in self.exact for at in range(len(parts))):
             return True
-        if self.expressions is not None and any(self.expressions.match(prefix + name) for prefix in prefixes):
+        if any(each.match(prefix + name) for each in self.expressions for prefix in prefixes):
             return True
         if any((prefix + name).startswith(self.begins) for prefix in prefixes):
             return True

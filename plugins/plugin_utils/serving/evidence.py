@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import re
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.conditions import Condition, View, compiled
@@ -233,7 +233,7 @@ def _same(first: t.Any, second: t.Any) -> bool:
         first, second = second, first
     if isinstance(second, str) and isinstance(first, (dict, list)):  # JSON as a string and as an object
         try:
-            second = json.loads(second)
+            second = from_json(second)
         except ValueError:
             return False
     return bool(first == second)
@@ -371,7 +371,7 @@ def _object(value: t.Any) -> t.Any:
     """Return a value for conditions: a JSON object in a string is parsed."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
-            return json.loads(value)
+            return from_json(value)
         except ValueError:
             return value
     return _plain(value)

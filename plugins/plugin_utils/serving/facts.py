@@ -23,10 +23,10 @@ drafter (one is named). graphs: max_bs, running, over. context: length, native, 
 from __future__ import annotations
 
 import functools
-import json
 import math
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.memory import Pools
@@ -338,8 +338,8 @@ def _drafter_named(settings: t.Mapping[str, t.Any]) -> bool:
     config = settings.get("speculative_config")
     if isinstance(config, str):
         try:
-            config = json.loads(config)
-        except json.JSONDecodeError:
+            config = from_json(config)
+        except ValueError:
             config = None
     return bool(settings.get("speculative_draft_model_path") or (isinstance(config, t.Mapping) and config.get("model")))
 

@@ -13,6 +13,8 @@ import operator
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
+
 Spec = t.Mapping[str, t.Any]
 Fault = tuple[str, str, str]  # kind, why, remedy
 
@@ -158,7 +160,7 @@ def _is(value: t.Any, kind: str) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        from_json(text)
     except ValueError:
         return False
     return True

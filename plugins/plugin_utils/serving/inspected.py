@@ -10,13 +10,13 @@ and an entry is written only if it fits its schema and its text reads back as th
 from __future__ import annotations
 
 import hashlib
-import json
 import pathlib
 import re
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import MARK
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
@@ -120,7 +120,7 @@ def document(log: str) -> Seen:
     if [word[1] for word in chunks] != [str(number) for number in range(len(chunks))] or words[-1][2:] != [whole]:
         raise CollectionError("the image's report on itself is incomplete. Run again.")
     try:
-        return from_plain(Seen, json.loads(text, parse_constant=_no_number), "the image's document")
+        return from_plain(Seen, from_json(text), "the image's document")
     except (ValueError, RecursionError, CollectionError) as exc:
         raise CollectionError(
             f"the image's output has an unknown format: {printable(str(exc))} Nothing was written."

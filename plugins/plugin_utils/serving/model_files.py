@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
 
+MOST = 128 * foreign.MIB  # of one file: see JSON_MOST in weights/cache.py
 CONFIG, QUANT = "config.json", "hf_quant_config.json"
 Plain = dict[str, t.Any]
 
@@ -19,8 +20,8 @@ Plain = dict[str, t.Any]
 def read_json(path: pathlib.Path) -> Plain:
     """Read one of a model's JSON files. Raises CollectionError if it is not a JSON object."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+        found = foreign.from_json(foreign.read_text(path, "the file", MOST), most=MOST)
+    except ValueError as exc:
         raise CollectionError(
             f"{path}: cannot be read as JSON: {exc}. Name the model's config.json or its folder."
         ) from exc

@@ -8,13 +8,13 @@ It reads only configuration and the list of tensors, never weights.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 import stat
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import JSON_MOST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
@@ -98,7 +98,7 @@ def _header(file: pathlib.Path) -> Plain:
                 raise CollectionError(
                     f"{file}: it is not a safetensors file: its header would have {length} bytes. Fetch it again."
                 )
-            header = json.loads(opened.read(length))
+            header = from_json(opened.read(length), most=_HEADER)
     except (OSError, ValueError) as exc:
         raise CollectionError(
             f"{file}: its header cannot be read: {exc}. Fetch it again, or leave the weights out."
@@ -157,7 +157,7 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
                     f"{url}: the hub says {answer.status_code}. Check the name, the revision and dgxspark_hub_endpoint."
                 )
             try:
-                files[name] = json.loads(answer.content)
+                files[name] = from_json(answer.content, most=JSON_MOST)
             except ValueError as exc:
                 raise CollectionError(f"{url}: it is not JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
             # All files come from the commit of the first one, whatever is pushed meanwhile.

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import decimal
-import json
 import re
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 
 # vLLM's short names, which its tables leave out (vLLM 0.17.1 engine/arg_utils.py; -sc was added later).
@@ -64,7 +64,7 @@ class Given:
 
 def _json(text: str) -> t.Any:
     try:
-        return json.loads(text)
+        return from_json(text)
     except ValueError:
         return text
 
@@ -87,7 +87,7 @@ def typed(text: str, kind: str, engine: str) -> t.Any:
     if kind == "json":
         return _json(text)
     if kind == "int":
-        if re.fullmatch(r"[+-]?\d+", text):
+        if re.fullmatch(r"[+-]?[0-9]{1,20}", text):
             return int(text)
         sized = _size(text, engine)
         return text if sized is None else sized

@@ -86,7 +86,7 @@ def _count(document: Plain, key: str) -> int | None:
     value = document.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not str(value).isdigit() or int(value) < 1:
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,6}", str(value)) or int(value) < 1:
         raise CollectionError(f"{key}: {value!r} is not a whole number of at least 1.")
     return int(value)
 
@@ -95,10 +95,18 @@ def _filled(template: str, values: Plain, doubled: bool) -> str:
     """Substitute `{name}`; unknown names stay. doubled: one pass, with `{{` and `}}` as literal braces; else repeat until stable."""
     pattern = re.compile(rf"\{{\{{|\}}\}}|{_PLACEHOLDER.pattern}") if doubled else _PLACEHOLDER
 
+    left = [knowledge.LARGEST]
+
     def put(found: re.Match[str]) -> str:
         if found[1] is None:
             return found[0][0]
-        return _text(values[found[1]]) if found[1] in values else found[0]
+        value = _text(values[found[1]]) if found[1] in values else found[0]
+        left[0] -= len(value)
+        if left[0] < 0:
+            raise CollectionError(
+                f"its variables expand to more than {knowledge.LARGEST} characters. Write the result there."
+            )
+        return value
 
     for _round in range(1 if doubled else 8):
         after = pattern.sub(put, template)
@@ -148,7 +156,9 @@ def _recipe(found: Source, document: Plain, choice: str, file: str) -> Source:
     if not command:
         found.options = defaults
         return found
-    recipe_commands.take(found, _filled(command, values, "{{" in command), choice if choice.isdigit() else "", file)
+    recipe_commands.take(
+        found, _filled(command, values, "{{" in command), choice if re.fullmatch(r"[0-9]{1,6}", choice) else "", file
+    )
     used = set(
         _PLACEHOLDER.findall("\n".join(map(_text, [command, *defaults.values(), *_mapping(document, "env").values()])))
     )

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
+MOST = 1_000_000  # characters that a script's variables may expand to in all: a few kilobytes can expand to terabytes
+WORD = 64 * 1024  # characters of one word
+DEEP, NEAR = 40, 8192  # levels of constructs within each other; characters within which a brace must be closed
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 _BRACED = re.compile(r"\{([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*])(\[[^]{}]*\])?(:?[-=?+])?")
@@ -79,6 +82,8 @@ class _Lexer:
     variables: dict[str, str]
     given: t.Mapping[str, str] = field(default_factory=dict)
     compose: bool = False
+    left: list[int] = field(default_factory=lambda: [MOST])  # shared with the lexers of inner texts
+    depth: int = 0
     array: bool = False  # only the words up to a closing parenthesis
     at: int = 0
     arrays: dict[str, list[str]] = field(default_factory=dict)
@@ -108,6 +113,19 @@ class _Lexer:
             f"line {line}: {what}, which only a shell can evaluate, and nothing in a recipe is run. Write the result there."
         )
 
+    def spend(self, count: int) -> None:
+        """Count characters or elements that variables expand to."""
+        self.left[0] -= count
+        if self.left[0] < 0:
+            raise self.refuse(f"its variables expand to more than {MOST} characters")
+
+    def within(self, text: str, **more: t.Any) -> _Lexer:
+        """Return a lexer of an inner text, with the same variables and limits."""
+        if self.depth >= DEEP:
+            raise self.refuse(f"constructs are nested more than {DEEP} levels deep")
+        shared: dict[str, t.Any] = {"arrays": self.arrays, "left": self.left, "depth": self.depth + 1}
+        return _Lexer(text, self.variables, compose=self.compose, **shared, **more)
+
     def inside(self) -> str:
         """Return what makes it uncertain that a command here runs; empty if it is certain."""
         return next((kind for _opened, kind in self.open if kind), self.guarded())
@@ -121,6 +139,8 @@ class _Lexer:
 
     def run(self) -> None:
         while self.at < len(self.text):
+            if len(self.open) > DEEP:
+                raise self.refuse(f"constructs are nested more than {DEEP} levels deep")
             char = self.take()
             if self.array and char in ")\n":
                 self.end_word()
@@ -163,6 +183,8 @@ class _Lexer:
 
     def add(self, text: str, bare: bool = False) -> None:
         self.word = (self.word or "") + text
+        if len(self.word) > WORD:
+            raise self.refuse(f"a word has more than {WORD} characters")
         self.quoted = self.quoted or not bare
 
     def bare(self, value: str | list[str]) -> None:
@@ -233,7 +255,13 @@ class _Lexer:
 
     def dollar(self) -> str | list[str]:
         """Read what follows a `$` and return its value; a list for the elements of an array."""
-        rest = self.text[self.at :]
+        value = self.value()
+        self.spend(len(value) if isinstance(value, str) else sum(map(len, value)) + len(value))
+        return value
+
+    def value(self) -> str | list[str]:
+        """Return the value of what follows a `$`."""
+        rest = self.text[self.at : self.at + NEAR]
         if self.compose and rest.startswith("$"):
             self.at += 1
             return "$"
@@ -288,7 +316,7 @@ class _Lexer:
         return f"${{{name}}}" if missing and how and how[-1] == "?" else value
 
     def inner(self, text: str) -> str:
-        return _Lexer(text, self.variables, compose=self.compose, arrays=self.arrays).flat()
+        return self.within(text).flat()
 
     def backquoted(self) -> str:
         end = self.text.find("`", self.at)
@@ -334,11 +362,12 @@ class _Lexer:
 
     def elements(self, name: str, more: bool) -> None:
         """Read the elements of an array."""
-        inner = _Lexer(self.text, self.variables, array=True, at=self.at, arrays=self.arrays)
+        inner = self.within(self.text, array=True, at=self.at)
         inner.run()
         self.at = inner.at
         self.assigned.append((name, " ".join(inner.words)))
         if not self.inside() and name not in self.given:
+            self.spend(len(self.arrays.get(name, [])) if more else 0)
             self.arrays[name] = [*(self.arrays.get(name, []) if more else []), *inner.words]
 
     def closed(self) -> None:
@@ -425,6 +454,7 @@ class _Lexer:
             self.header, self.function = "", True
         elif set_ := None if self.words else _ASSIGNED.fullmatch(word):
             before = self.variables.get(set_[1], "") if set_[2] else ""
+            self.spend(len(before))
             self.assigned.append((set_[1], before + set_[3]))
             if not self.inside():
                 self.arrays.pop(set_[1], None)

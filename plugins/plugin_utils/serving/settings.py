@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import typing as t
 from dataclasses import dataclass, field
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
@@ -310,7 +312,7 @@ class _Layer:
                 self.put(own, f"settings.{name}", None)
         if isinstance(value, str):
             try:
-                value = json.loads(value)
+                value = from_json(value)
             except ValueError:
                 return False
         if not isinstance(value, dict):
@@ -344,7 +346,7 @@ class _Layer:
             if not isinstance(ours, bool):
                 self.put(key, f"environment.{name}", False)  # another of the variable's own words, which is passed on
                 return False
-        elif entry and entry["type"] == "int" and str(value).lstrip("-").isdigit():
+        elif entry and entry["type"] == "int" and re.fullmatch(r"-?[0-9]{1,20}", str(value)):
             ours = int(value)
         else:
             ours = self.dialect.translated(key, part, value)

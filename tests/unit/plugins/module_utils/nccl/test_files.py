@@ -40,7 +40,7 @@ def test_lines_come_back_whatever_their_encoding(tmp_path: pathlib.Path, packed:
         (b" \n\n", "empty"),
         (b"\x7fELF\0\0\0", "binary"),
         ("text".encode("utf-16"), "binary"),
-        (b"\x1f\x8bnot gzip", "cannot be read"),
+        (b"\x1f\x8bnot gzip", "not a complete gzip file"),
     ],
 )
 def test_what_is_no_log_is_one_clear_error(tmp_path: pathlib.Path, data: bytes, says: str) -> None:
