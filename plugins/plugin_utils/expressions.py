@@ -161,7 +161,7 @@ class _Run:
         if kind is c.IN:
             negated = bool(value) and value[0][0] is c.NEGATE
             found = any(self._within(each, one) for each in value[negated:] for one in letters)
-            return found is not negated
+            return bool(found is not negated)
         return False
 
     def _within(self, each: tuple[t.Any, t.Any], letter: str) -> bool:

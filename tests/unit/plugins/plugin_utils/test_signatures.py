@@ -181,7 +181,9 @@ def test_a_folder_is_read_whole_and_what_is_no_log_is_said(tmp_path: pathlib.Pat
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"\x1f\x8bnot gzip", gzip.compress(b"\x00\x00")])
 def test_one_file_that_is_no_log_is_one_error(tmp_path: pathlib.Path, content: bytes) -> None:
     (tmp_path / "x.log").write_bytes(content)
-    with pytest.raises(CollectionError, match=r"log: .*x\.log: (it is empty|no log: this is not text)"):
+    with pytest.raises(
+        CollectionError, match=r"log: .*x\.log: (it is empty|no log: (this is not text|it is not a complete gzip))"
+    ):
         signatures.read_path(str(tmp_path / "x.log"), TABLE)
 
 
