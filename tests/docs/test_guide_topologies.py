@@ -19,15 +19,18 @@ def test_a_degree_of_three_is_refused_as_the_guide_prints_it() -> None:
     assert DIVIDES in str(told.value)
 
 
-def test_on_a_ring_of_four_opposites_are_refused_and_rows_are_planned() -> None:
+def test_on_a_ring_of_four_opposites_and_rows_of_three_are_refused() -> None:
     ring = cabled("ring", 4)
     with pytest.raises(CollectionError) as told:
         environment([ring[0], ring[2]], Options(bootstrap="eth0"))
     assert str(told.value).endswith(OPPOSITE)
-    for members in (ring[:2], ring[:3], ring):
+    with pytest.raises(CollectionError, match="spark3: no cable leads to spark1"):
+        environment(ring[:3], Options(bootstrap="eth0"))
+    for members in (ring[:2], ring):
         made = environment(members, Options(bootstrap="eth0"))
         routed = {variables.get("NCCL_IB_SUBNET_AWARE_ROUTING") for variables in made.values()}
         assert routed == ({"1"} if len(members) > 2 else {None})
+        assert {variables.get("NCCL_ALGO") for variables in made.values()} == ({"Ring"} if len(members) > 2 else {None})
 
 
 def test_any_two_of_a_ring_of_three_are_neighbours() -> None:
