@@ -343,7 +343,8 @@ class TextGuard:
             period = len(tail) - _KEY - before
             if before < 0 or period > loop.max_period or loop.repeats * period > len(tail):
                 return
-            list_may_end = (ended or not closed) and _is_list(tail[-period:])
+            unit = tail[-period:]
+            list_may_end = (not closed or (ended and "\n" in unit)) and _is_list(unit)
             span = max(loop.structured_chars if list_may_end else loop.min_chars, loop.repeats * period)
             if span > len(tail):
                 return

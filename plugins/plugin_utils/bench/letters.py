@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 # Codec, and the first bytes of its characters in common use.
 _COMMON = (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("euc_jp", 0xB0, 0xCF), ("euc_kr", 0xB0, 0xC8))
-_RARE = frozenset("ёфцщъэ")  # 2 to 4 % of the letters of Russian, Ukrainian and Bulgarian
+_RARE = frozenset("ёфцщъэ")  # 1 to 5 % of the letters of eight languages, see knowledge/guards
 _ONE = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "IDEOGRAPHIC": "CJK", "KATAKANA-HIRAGANA": "CJK"}
 _RUNS = re.compile(r"[A-Za-z]+")
 _MARKS = re.compile(r"[!-/:-@\[-`{-~]")
@@ -28,12 +28,14 @@ _MARKS = re.compile(r"[!-/:-@\[-`{-~]")
 class Soup:
     """Letters at random, each judged in texts with enough of them.
 
-    common: of at least `min_signs` ideographs and Hangul syllables, the least share in common use. rare: of at least `min_letters`
-    Cyrillic letters, the largest share of its rare ones. kinds: in more than half of its pieces of `min_chars` ASCII characters, this
-    many kinds of punctuation, with runs of at most `run` letters on average. scripts: this many in more than half of at least `min_pieces` pieces of `piece`
-    characters.
+    lost: of at least `min_lost` replacement characters, the largest share of the text. common: of at least `min_signs` ideographs and
+    Hangul syllables, the least share in common use. rare: of at least `min_letters` Cyrillic letters, the largest share of its rare
+    ones. kinds: in more than half of its pieces of `min_chars` ASCII characters, this many kinds of punctuation, with runs of at most
+    `run` letters on average. scripts: this many in more than half of at least `min_pieces` pieces of `piece` characters.
     """
 
+    min_lost: int
+    lost: float
     min_signs: int
     common: float
     min_letters: int
@@ -49,6 +51,9 @@ class Soup:
 def soup(text: str, limits: Soup) -> str | None:
     """Return what is random about the letters of a text; None if nothing is."""
     counts = Counter(text.casefold())
+    lost = counts["\ufffd"]
+    if lost >= limits.min_lost and lost > limits.lost * len(text):
+        return f"{lost} of its {len(text)} characters are bytes that form none"
     scripts = {char: name for char in counts if (name := script(char))}
     signs = [char for char, name in scripts.items() if name in ("CJK", "HANGUL") and char > "\u3400"]
     count, common = sum(counts[char] for char in signs), sum(counts[char] for char in signs if _is_common(char))

@@ -1,7 +1,8 @@
 """Texts to measure the guards with as a classifier: benign ones and garbage, in families, split into one half to tune on and one to test on.
 
 All are our own or made here from a seed, so that any licence fits. A family is a function of a random generator and the question asked
-that returns an answer. What engines really write is imitated from reports; each family says from which. A family is in one half only.
+that returns an answer. What engines really write is imitated from reports, and the family says from which;
+the rest is imagined, and says so. A family is in one half only.
 An older checkout is measured with the same texts: copy this folder and benchmarks/guards_as_classifier.py into it.
 """
 

@@ -1,4 +1,4 @@
-"""Garbage: as engines write it, by the reports named, and as somebody would who wants it to pass."""
+"""Garbage: imitated from the reports named, or imagined, of a fault or of somebody who wants it to pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from . import family
 from .prose import PASSAGES, WORDS
 
-REPORTED, ATTACK = "reported: ", "ours: somebody who wants it to pass"
+REPORTED, IMAGINED, ATTACK = "reported: ", "ours, imagined: ", "ours: somebody who wants it to pass"
 CODE = [
     "setState",
     "nextState",
@@ -57,7 +57,7 @@ def Cyrillic_letters_at_random(chance: random.Random, _asked: str) -> str:
     return " ".join(letters(chance, "Cyrillic", 2, 9) for _n in range(chance.randint(60, 150)))
 
 
-@family("tune", True, "seen: a chat template without the question in it")
+@family("tune", True, IMAGINED + "a chat template without the question in it")
 def a_greeting(_chance: random.Random, _asked: str) -> str:
     return "Hello! How can I help you today?"
 
@@ -79,12 +79,12 @@ def a_sentence_four_times(chance: random.Random, _asked: str) -> str:
     return " ".join([chance.choice(PASSAGES["English"].split(". ")).strip(".") + "."] * 4)
 
 
-@family("tune", True, REPORTED + "many; greedy decoding of a damaged model")
+@family("tune", True, IMAGINED + "greedy decoding of a damaged model")
 def a_word_for_ever(chance: random.Random, _asked: str) -> str:
     return f"{chance.choice(WORDS['English'])} " * 400
 
 
-@family("tune", True, "Owner's post on four Sparks, EP=4 matrix, finding 3")
+@family("tune", True, IMAGINED + "after the flood of knowledge/guards")
 def few_words_in_any_order(chance: random.Random, _asked: str) -> str:
     return " ".join(chance.choices(["so", "we", "go", "on", "and", "the"], k=500))
 
@@ -100,18 +100,18 @@ def zeros_and_blank_lines(chance: random.Random, _asked: str) -> str:
     return "L 1. " + "".join("0" * chance.randint(1, 30) + "\n" * chance.randint(1, 5) for _n in range(80))
 
 
-@family("tune", True, "seen: a cache of prefixes that returns another request's text")
+@family("tune", True, IMAGINED + "a cache of prefixes that returns another request's text")
 def one_fluent_passage_for_all(_chance: random.Random, _asked: str) -> str:
     return PASSAGES["English"]
 
 
-@family("tune", True, "seen: quantisation that spoils what is said and not how")
+@family("tune", True, IMAGINED + "quantisation that spoils what is said and not how")
 def sentences_in_any_order(chance: random.Random, _asked: str) -> str:
     sentences = PASSAGES["German"].split(". ")
     return ". ".join(chance.sample(sentences, k=len(sentences) - 1)) + "."
 
 
-# --- to test on -------------------------------------------------------------------------------------------------------
+# --- to test on (two say `tune`: they were looked at, and mended) -------------------------------------------------------------------------------------------------------
 
 
 @family("test", True, ATTACK)
@@ -133,7 +133,7 @@ def five_languages_at_random(chance: random.Random, _asked: str) -> str:
     return ". ".join(said)
 
 
-@family("test", True, REPORTED + "many: a special token that is shown, again and again")
+@family("tune", True, IMAGINED + "a special token that is shown, again and again")
 def special_tokens(chance: random.Random, _asked: str) -> str:
     return chance.choice(["</s>", "<unk>", "<|endoftext|>", "[PAD]", "assistant\n\n"]) * chance.randint(120, 300)
 
@@ -143,7 +143,7 @@ def French_words_at_random(chance: random.Random, _asked: str) -> str:
     return " ".join(chance.choices(WORDS["French"], k=chance.randint(40, 200)))
 
 
-@family("test", True, "seen: a refusal to everything")
+@family("test", True, IMAGINED + "a refusal to everything")
 def a_refusal(_chance: random.Random, _asked: str) -> str:
     return "I'm sorry, but I can't assist with that request."
 
@@ -153,7 +153,7 @@ def blanks(chance: random.Random, _asked: str) -> str:
     return "{" + (" " * 79 + "\n") * chance.randint(20, 40)
 
 
-@family("test", True, "seen: bytes of characters that never come together")
+@family("tune", True, IMAGINED + "bytes of characters that never come together")
 def halves_of_characters(chance: random.Random, _asked: str) -> str:
     return "".join(chance.choice(["\ufffd", "\ufffd\ufffd", " ", latin(chance, 1, 2)]) for _n in range(400))
 
@@ -185,12 +185,12 @@ def fragments_of_programs(chance: random.Random, _asked: str) -> str:
     return "".join(chance.choice(parts) + chance.choice(["", " "]) for _n in range(250))
 
 
-@family("test", True, "seen: the question comes back")
+@family("test", True, IMAGINED + "the question comes back")
 def the_question_itself(_chance: random.Random, asked: str) -> str:
     return asked
 
 
-@family("test", True, "Owner's post on four Sparks: sound at first, then one phrase")
+@family("test", True, IMAGINED + "sound at first, then one phrase")
 def a_collapse_after_a_good_beginning(chance: random.Random, _asked: str) -> str:
     phrase = " ".join(chance.choices(WORDS["English"], k=4))
     return PASSAGES["English"] + f" {phrase}," * 120
@@ -216,17 +216,17 @@ def fluent_nonsense_of_a_chain(chance: random.Random, _asked: str) -> str:
     return " ".join(said)
 
 
-@family("test", True, "Owner's post on four Sparks, EP=4 matrix: two phrases in turn")
+@family("test", True, IMAGINED + "two phrases in turn")
 def two_phrases_in_turn(chance: random.Random, _asked: str) -> str:
     return "".join(chance.choice(["I see it now. ", "Let me check that again. "]) for _n in range(200))
 
 
-@family("test", True, "seen: one picture again and again")
+@family("test", True, IMAGINED + "one picture again and again")
 def pictures(chance: random.Random, _asked: str) -> str:
     return chance.choice("😀🚀✨🙏") * chance.randint(200, 500)
 
 
-@family("test", True, "seen: attention that mixes the places of tokens")
+@family("test", True, IMAGINED + "attention that mixes the places of tokens")
 def the_right_numbers_in_any_order(chance: random.Random, _asked: str) -> str:
     ones = [
         "one",
@@ -252,7 +252,7 @@ def the_right_numbers_in_any_order(chance: random.Random, _asked: str) -> str:
     return ", ".join(chance.choices(ones, k=60))
 
 
-@family("test", True, "seen: n-gram speculation that drops letters")
+@family("test", True, IMAGINED + "n-gram speculation that drops letters")
 def letters_in_any_order(chance: random.Random, _asked: str) -> str:
     return " ".join("".join(chance.sample(word, len(word))) for word in PASSAGES["English two"].split())
 
