@@ -2,7 +2,7 @@
 
 Usage: beside_tools.py FOLDER_OF_AIPERF FOLDER_OF_LLAMA_BENCHY [N …]. The folders have the programs `aiperf` and `llama-benchy`; neither
 is a requirement of the collection. At each N the bench and AIPerf alternate, so that both meet the same conditions; llama-benchy runs
-after them as `dgxspark_bench_crosscheck`. Engine and model: tests/engine, cached with the oracle.
+after them as `dgxspark_bench_crosscheck`. Engine and model: tests/engines, cached with the oracle.
 wall: tokens over the level's time. each: of a request, after its first token. token: between two tokens, in ms.
 """
 

@@ -221,7 +221,7 @@ def stages() -> list[Stage]:
         Stage("unit-all-2.19", [["pytest", "tests/unit", "-m", "not long", "--durations=10"]], "2.19", "long"),
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], target="long"),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", "long"),
-        Stage("engine", [["pytest", "tests/engine", "-m", "long", "-s"]], "2.19", "long"),
+        Stage("engines", [["pytest", "tests/engines", "-m", "long", "-s"]], "2.19", "long"),
         Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], target="long", alone=True),
         Stage(
             "site",

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.tests.api import harness
-from ansible_collections.dgxspark.cluster.tests.engine.kubelet import Pod
+from ansible_collections.dgxspark.cluster.tests.engines.kubelet import Pod
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
 from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import ENGINE, PATIENCE

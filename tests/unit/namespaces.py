@@ -43,7 +43,7 @@ class Lan:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         self.hosts: dict[str, Host] = {}
-        self.bridge = _hold(
+        self.bridge = hold(
             "ip link add br0 type bridge && ip address add 192.0.2.1/24 dev br0 && ip link set br0 up", "--net"
         )
         self.processes: list[subprocess.Popen[str]] = [self.bridge]
@@ -106,7 +106,7 @@ class Host:
             nsenter -t {lan.bridge.pid} -n -- ip link set peer name {veth} master br0 up
             ip link set {veth} name mgmt0 && ip address add {address}/24 dev mgmt0 && ip link set mgmt0 up
         """
-        self.process = _hold(setup, "--mount", "--net", "--propagation", "private")
+        self.process = hold(setup, "--mount", "--net", "--propagation", "private")
         self.python = self._program("python", f"nsenter -t {self.process.pid} -m -n -- {sys.executable}")
         self._program("enter", f"nsenter -t {self.process.pid} -m -n --")  # for tests that know only the folder
 
@@ -149,7 +149,7 @@ class Host:
         self.process.wait()
 
 
-def _hold(setup: str, *namespaces: str) -> subprocess.Popen[str]:
+def hold(setup: str, *namespaces: str) -> subprocess.Popen[str]:
     """Keep namespaces open with a process in them that has run the setup."""
     script = f"set -e; exec 2>&1\n{setup}\necho ready; exec sleep infinity"
     process = subprocess.Popen(["unshare", *namespaces, "sh", "-c", script], stdout=subprocess.PIPE, text=True)

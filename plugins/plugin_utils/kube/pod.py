@@ -33,6 +33,7 @@ CACHES = {
     "TRITON_CACHE_DIR": f"{CACHE}/kernels/triton",
     "FLASHINFER_WORKSPACE_BASE": f"{CACHE}/kernels/flashinfer",
     "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/kernels/inductor",
+    "TVM_FFI_CACHE_DIR": f"{CACHE}/kernels/tvm-ffi",
     "CUDA_CACHE_PATH": f"{CACHE}/kernels/cuda",
     "VLLM_CACHE_ROOT": f"{CACHE}/kernels/vllm",
     "HF_MODULES_CACHE": f"{CACHE}/kernels/modules",

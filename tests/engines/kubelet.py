@@ -61,13 +61,16 @@ class Pod:
                 items = {item["key"]: item for item in volume[kind].get("items", ())}
                 for key, text in source["data"].items():
                     item = items.get(key, {"path": key})
-                    # The programs in the supervisor's configuration are below ROOT too.
-                    here = text.replace(f'"{PROGRAMS}/', f'"{self.root}{PROGRAMS}/') if key.endswith(".json") else text
+                    here = self.placed(text) if key.endswith(".json") else text
                     data = base64.b64decode(text) if kind == "secret" else here.encode()
                     file = os.open(place / item["path"], os.O_WRONLY | os.O_CREAT, 0)
                     os.fchmod(file, item.get("mode", volume[kind].get("defaultMode", 0o644)))
                     os.write(file, data)
                     os.close(file)
+
+    def placed(self, text: str) -> str:
+        """Return a supervisor's configuration with the pod's programs where they are on this machine: below ROOT too."""
+        return text.replace(f'"{PROGRAMS}/', f'"{self.root}{PROGRAMS}/')
 
     def inside(self, text: str) -> str:
         """Return a mounted path of the pod as its path on this machine; any other text unchanged."""
@@ -78,6 +81,23 @@ class Pod:
         """Return all that the container's process 1 gets."""
         own = {each["name"]: self.inside(each["value"]) for each in self.container["env"]}
         return {"PATH": self.path, "HOME": str(self.root), "LANG": "C.UTF-8", **own}
+
+    def command(self) -> list[str]:
+        """Return the container's command; the supervisor's own second argument is the root of the pod's files."""
+        return [*(self.inside(word) for word in self.container["command"]), str(self.root)]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the container's process 1."""
+        assert self.process
+        os.kill(self.process.pid, number)
+
+    def fetch(self, request: urllib.request.Request, timeout: float) -> tuple[int, str]:
+        """Ask the pod over HTTP; return status and text. OSError if there is no answer."""
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as exc:
+            return exc.code, exc.read().decode()
 
     # --- what tests ask -------------------------------------------------------------------------------------------------
 
@@ -117,12 +137,10 @@ class Pod:
         # The kubelet probes the pod's address; this pod is on the host's network, so loopback will do.
         url = f"http://127.0.0.1:{request['port']}{request['path']}"
         try:
-            with urllib.request.urlopen(url, timeout=probe["timeoutSeconds"]) as answer:
-                return 200 <= answer.status < 400, answer.read().decode().strip()
-        except urllib.error.HTTPError as exc:
-            return False, exc.read().decode().strip()
+            status, text = self.fetch(urllib.request.Request(url), probe["timeoutSeconds"])
         except OSError as exc:
             return False, str(exc)
+        return 200 <= status < 400, text.strip()
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -133,11 +151,9 @@ class Pod:
             self.restarts += 1
 
     def _once(self) -> None:
-        command = [self.inside(word) for word in self.container["command"]]
         with self.log.open("ab") as log:
-            # The supervisor's own second argument: the root of the pod's files.
             self.process = subprocess.Popen(
-                [*command, str(self.root)], env=self.environment(), cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
+                self.command(), env=self.environment(), cwd=self.root, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log, start_new_session=True,
             )  # fmt: skip
         self._say("started")
@@ -170,7 +186,7 @@ class Pod:
             self._say("ready" if good else f"not ready: {why}")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        process.terminate()
+        self.signal(signal.SIGTERM)
         try:
             process.wait(self.grace_s)
         except subprocess.TimeoutExpired:

@@ -20,8 +20,8 @@ from engine_parsers import installed, tables  # noqa: E402
 from engine_parsers.sources import NotAvailable  # noqa: E402
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.tests.engine import served  # noqa: E402
-from ansible_collections.dgxspark.cluster.tests.engine.planned import OWN, PROFILE, total_gib  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.engines import served  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.engines.planned import OWN, PROFILE, total_gib  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +59,7 @@ def overlays(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     path.write_text(table, encoding="utf-8")
     total = {
         "id": "memory.total", "replaces": "memory.total", "value": round(total_gib(), 2), "unit": "GiB",
-        "meaning": "What the engine takes for the total memory of this machine.", "source": ["tests/engine/planned.py"], "verified": "measured",
+        "meaning": "What the engine takes for the total memory of this machine.", "source": ["tests/engines/planned.py"], "verified": "measured",
     }  # fmt: skip
     (read / "constants").mkdir()
     (read / "constants" / "machine.yml").write_text(json.dumps({"entries": [total]}), encoding="utf-8")

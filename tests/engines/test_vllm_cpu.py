@@ -18,9 +18,9 @@ from ansible_collections.dgxspark.cluster.plugins.modules.serving_canary import 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest, Outcome, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
-from ansible_collections.dgxspark.cluster.tests.engine import planned
-from ansible_collections.dgxspark.cluster.tests.engine.answers import SUMS
-from ansible_collections.dgxspark.cluster.tests.engine.kubelet import Pod
+from ansible_collections.dgxspark.cluster.tests.engines import planned
+from ansible_collections.dgxspark.cluster.tests.engines.answers import SUMS
+from ansible_collections.dgxspark.cluster.tests.engines.kubelet import Pod
 
 pytestmark = pytest.mark.long
 PATIENCE_S = 1200  # for a busy machine; a test that passes never waits this long

@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
-from ansible_collections.dgxspark.cluster.tests.engine import served
+from ansible_collections.dgxspark.cluster.tests.engines import served
 
 pytestmark = pytest.mark.long
 OWN = [str(served.WORKLOADS)]

@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import laid_on, read
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import resolve
-from ansible_collections.dgxspark.cluster.tests.engine import planned, served
+from ansible_collections.dgxspark.cluster.tests.engines import planned, served
 
 pytestmark = pytest.mark.long
 Plain = dict[str, t.Any]
