@@ -8,7 +8,7 @@ expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_d
 attention caches one key per this many tokens; 0: none), value_dims_differ (layers with a window have values of a different
 width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP), position, first_layer, head,
 drafter, frozen_drafter, sliding, vision, canvas (tokens of a denoised block; None: none),
-native_context; what its class supports in this engine version (None: unknown): pipeline, start_layer, balanced, states_all (with
+native_context, tied_embeddings; what its class supports in this engine version (None: unknown): pipeline, start_layer, balanced, states_all (with
 prefix caching, states are kept at every block); registered: the engine has the class; transformers: if it does not, its
 Transformers backend may serve the model; config_unknown: it has the class, but nothing there knows the
 configuration; mtp_refused: it rejects method mtp; class_versions: the versions that
@@ -17,7 +17,8 @@ tool (modelopt, compressed-tensors, unknown, none), stored (formats in the check
 (FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version. image: name, features
 (true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the names of the variables
 that the profile sets, without their values, which may be secret. speculation: on, algorithm, steps, topk, tokens,
-drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native. memory: see `memory_facts`.
+drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native. chunk: uneven (a prefill chunk is no whole
+number of the cache's pages). memory: see `memory_facts`.
 """
 
 from __future__ import annotations
@@ -172,6 +173,7 @@ def model_facts(
         "head": facts.head is not None,
         "sliding": any(a.window for a in facts.attention),
         "native_context": facts.native_context,
+        "tied_embeddings": facts.tied_embeddings,
         "canvas": facts.diffusion.canvas if facts.diffusion else None,
         "vision": facts.vision is not None or facts.vision_params > 0,
         "value_dims_differ": {a.head_dim for a in facts.attention if a.window}
@@ -283,6 +285,12 @@ def _narrower(dtype: t.Any) -> float:
     """Return how many times less a token may take than counted: for an unknown cache format, as little as in the narrowest."""
     known = dtype is None or dtype in KV_BYTES or dtype in KV_WIDE or dtype in MLA_TOKEN_BYTES
     return 1.0 if known else 2 / min(KV_BYTES.values())
+
+
+def _uneven(settings: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a prefill chunk is no whole number of pages; False if either is not known, or there are no chunks."""
+    chunk, page = settings.get("chunked_prefill_size"), settings.get("page_size")
+    return isinstance(chunk, int) and isinstance(page, int) and chunk > 0 and page > 0 and chunk % page > 0
 
 
 def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None, off: float = 0.0) -> Document:
@@ -415,5 +423,6 @@ def document(
             "native": native,
             "over_native": bool(length and native and length > native),
         },
+        "chunk": {"uneven": _uneven(settings)},
         "memory": memory_facts(pools, settings, 0.0 if names_release(profile.engine.version) else cache_off),
     }

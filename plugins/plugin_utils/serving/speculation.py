@@ -12,9 +12,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 # SGLang's own names. NEXTN is reported as EAGLE; the engine adjusts the draft tokens of the first set itself.
-FORCED = frozenset({"EAGLE", "EAGLE3", "NEXTN"})
+FORCED = frozenset({"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"})
 FROZEN = "FROZEN_KV_MTP"
-KNOWN = FORCED | {FROZEN, "DSPARK", "STANDALONE", "NGRAM", "DFLASH"}
+KNOWN = FORCED | {FROZEN, "DSPARK", "NGRAM", "DFLASH"}
 DEFAULT_STEPS = 3
 DEFAULT_GAMMA = 7  # DSPARK: SGLang 0.5.17 and 0.5.23, speculative/dspark_components/dspark_config.py
 DEFAULT_BLOCK = 16  # DFLASH: SGLang 0.5.11 server_args.py:3412, 0.5.23 arg_groups/speculative_hook.py:415

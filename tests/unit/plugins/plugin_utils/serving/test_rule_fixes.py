@@ -207,6 +207,9 @@ CASES: dict[str, Case] = {
     "topology.ranks": Case(GLM, {}, {"nodes": 2}),
     "topology.kv-heads": Case(GLM, {}, {"nodes": 3, "tp": 3}),
     "topology.pipeline-unsupported": Case(GEMMA, PLAIN, {"tp": 1, "pp": 4}, version="0.5.12"),
+    "topology.pipeline-tied": Case(
+        GEMMA, PLAIN, {"tp": 1, "pp": 4}, facts={"architecture": "LlamaForCausalLM", "tied_embeddings": True}
+    ),
     "topology.pipeline-unsupported-vllm": Case(
         VLLM, {"speculative_config": None}, {"nodes": 2, "tp": 1, "pp": 2}, version="0.33.0",
         facts={"architecture": "Zamba2ForCausalLM"},
@@ -220,6 +223,8 @@ CASES: dict[str, Case] = {
     "settings.moe-wna16": Case("qwen3-coder-30b-a3b-instruct-fp8", {"quantization": "awq"}),
     "settings.quantization-not-nvfp4": Case(GLM, {"quantization": "fp8"}),
     "load.fastsafetensors-ranks": Case(GLM, {"load_format": "fastsafetensors"}),
+    "load.chunk-of-pages": Case(GLM, {"chunked_prefill_size": 1000, "page_size": 64}),
+    "load.modelopt-unquantized": Case(GEMMA, {"quantization": "modelopt_fp4", **PLAIN}),
     "settings.quantization-not-fp8": Case(FP8, {"quantization": "modelopt_fp4"}, version="0.5.12"),
 }  # fmt: skip
 
