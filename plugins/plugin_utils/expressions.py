@@ -167,7 +167,7 @@ class _Run:
     def _within(self, each: tuple[t.Any, t.Any], letter: str) -> bool:
         kind, value = each
         if kind is c.LITERAL:
-            return ord(letter) == value
+            return bool(ord(letter) == value)
         if kind is c.RANGE:
             return bool(value[0] <= ord(letter) <= value[1])
         word = letter.isalnum() or letter == "_"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json, line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.parcel import Item, Parcel
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -71,7 +71,7 @@ class Manifest:
 
 def folder(repo: str) -> str:
     """Return a repository's folder in the cache; CollectionError for an invalid name."""
-    if not _REPO.match(repo):
+    if not _REPO.fullmatch(repo):
         raise CollectionError(f"{repo!r} is not the name of a repository on the hub (ORG/NAME).")
     return "models--" + repo.replace("/", "--")
 
@@ -81,13 +81,23 @@ def checked(given: t.Any, where: str) -> Manifest:
     made = from_plain(Manifest, given, where)
     folder(made.repo)
     wrong = [
-        file.path for file in made.files if not _BLOB.match(file.blob) or not re.match(r"^[0-9a-f]{64}$", file.sha256)
+        file.path
+        for file in made.files
+        if not _BLOB.fullmatch(file.blob)
+        or not re.fullmatch(r"[0-9a-f]{64}", file.sha256)
+        or not 0 <= file.size < 2**50
+        or not _below(file.path)
     ]
-    if wrong or not COMMIT.match(made.revision):
+    if wrong or not COMMIT.fullmatch(made.revision):
         raise CollectionError(
-            f"{where}: {(wrong or [made.revision])[0]!r}: it is not a list written by this collection. Download it again."
+            f"{where}: {line((wrong or [made.revision])[0], 200)!r}: it is not a list written by this collection. Download it again."
         )
     return made
+
+
+def _below(path: str) -> bool:
+    """Whether a path leads to a file below its folder, in printable characters."""
+    return path.isprintable() and len(path) < 4096 and not {"", ".", ".."} & set(path.split("/"))
 
 
 def parcel(root: str, manifest: Manifest) -> Parcel:
@@ -171,7 +181,7 @@ def brought(source: str, repo: str, revision: str | None) -> Manifest | None:
 
 
 def _list(root: str, path: str, revision: str | None) -> Manifest | None:
-    if revision is None or not COMMIT.match(revision):
+    if revision is None or not COMMIT.fullmatch(revision):
         return None
     there = Beneath(root).read(path)
     if there is None:

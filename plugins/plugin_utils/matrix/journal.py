@@ -31,8 +31,8 @@ class Changed(CollectionError):
 class Journal:
     """The journal of one folder, open and locked. Use as a context manager."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        """Open it, or begin one. CollectionError if another run holds it, or a line is damaged."""
+    def __init__(self, folder: pathlib.Path, *, later: bool = False) -> None:
+        """Open it, or begin one. CollectionError if another run holds it, or, unless it is to be read `later`, a line is damaged."""
         self.folder = folder
         self.path = folder / NAME
         try:
@@ -53,13 +53,19 @@ class Journal:
             ) from exc
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+        self.entries: list[Plain] = []
         try:
-            self.entries, whole = _parsed(self.path)
-            if whole is not None:
-                self._cut(whole)
+            if not later:
+                self.read()
         except BaseException:
             self.close()
             raise
+
+    def read(self) -> None:
+        """Read what is there. CollectionError if a line is damaged."""
+        self.entries, whole = _parsed(self.path)
+        if whole is not None:
+            self._cut(whole)
 
     def __enter__(self) -> Journal:
         """Return the open journal."""

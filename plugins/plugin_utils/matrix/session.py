@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import pathlib
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
@@ -76,6 +78,29 @@ def _cases(request: MatrixRequest, matrix: cases.Matrix, done: t.Container[str] 
     return cases.planned(matrix, made, request.overrides, done)
 
 
+@contextlib.contextmanager
+def restoring(
+    journal: Journal, matrix: cases.Matrix, options: t.Sequence[str], platform: Plain, engines: t.Mapping[str, Plain]
+) -> t.Iterator[Playbooks]:
+    """Give the steps of a run. If it fails, what served before the matrix is served again, whoever stopped serving it.
+
+    A journal that someone has edited lacks what any of a run's parts needs: that is one error with the journal's name.
+    """
+    steps = Playbooks(journal.folder, matrix, options, platform, journal.lock, engines)
+    try:
+        yield steps
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, CollectionError) as exc:
+        back = steps.restore()
+        more = "" if back.ok else f" What was served before could not be restored: {back.message}"
+        if isinstance(exc, CollectionError):
+            at = f"{journal.path}: " if isinstance(exc, knowledge.KnowledgeError) else ""  # a row made of its entries
+            raise type(exc)(f"{at}{exc}{more}") from exc
+        raise CollectionError(
+            f"{journal.path}: an entry is not as it was written ({type(exc).__name__}: {foreign.line(str(exc), 200)}). Restore the file, "
+            f"delete that line (its case is measured again), or choose another dgxspark_matrix_dir.{more}"
+        ) from exc
+
+
 def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
     """Measure the remaining cases. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
     matrix = cases.load(request.matrix, request.knowledge_dirs)
@@ -84,7 +109,10 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
     written = overlay / "evidence" / f"matrix-{matrix.id}.yml"
     base = profile.find(matrix.profile, request.knowledge_dirs)
     stopping = Stopping()
-    with Journal(folder) as journal:
+    journal = Journal(folder, later=True)
+    engines = knowledge.load("metrics", request.knowledge_dirs)
+    with contextlib.closing(journal), restoring(journal, matrix, options, _platform(request), engines) as steps:
+        journal.read()
         # Its own rows may block all cases by now; still show its results and restore what served before.
         found = _cases(request, matrix, journal.done)
         journal.begin(driver.head(matrix, found), accept=request.accept_changed)
@@ -109,8 +137,6 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
                 _write(pathlib.Path(request.share), yaml.safe_dump({"entries": clean}, sort_keys=False, width=120))
 
         recorded()
-        engines = knowledge.load("metrics", request.knowledge_dirs)
-        steps = Playbooks(folder, matrix, options, _platform(request), journal.lock, engines)
         bounds = driver.Bounds(hours=request.hours, stopping=stopping, say=tell)
         result = driver.run(matrix, found, journal, steps, bounds, request.knowledge_dirs, recorded)
         made = results.of_journal(journal.entries)
