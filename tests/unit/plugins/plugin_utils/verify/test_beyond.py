@@ -11,7 +11,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import R
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport as nccl_transport
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import port_counters
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEP_IDS
 from ansible_collections.dgxspark.cluster.tests.support.beyond_fabric import (
@@ -288,17 +287,6 @@ def test_a_function_that_carried_nothing_is_named() -> None:
     report = judge(Cluster(4), **wire(spark3=readings({FUNCTIONS[0]: GIB, FUNCTIONS[1]: 0})))
     (cause,) = report["causes"]
     assert (cause["id"], cause["where"]) == ("wire.one-function", "spark3 p0f1")
-
-
-def test_counters_of_some_hosts_prove_nothing_about_all() -> None:
-    evidence = Cluster(4).evidence()
-    hosts = ["spark1", "spark2", "spark3", "spark4"]
-    read = port_counters.carried(evidence, {host: readings(BOTH) for host in hosts}, "wire")
-    assert port_counters.signs(evidence, hosts, None, read) == {"wire_used", "wire_all_functions"}
-    some = {host: read[host] for host in hosts[:2]}
-    assert port_counters.signs(evidence, hosts, None, some) == set()
-    # Those of a host that took no part say nothing against it.
-    assert "wire_used" in port_counters.signs(evidence, hosts[:2], None, read)
 
 
 def test_a_reset_or_a_missing_reading_is_unknown_not_passed() -> None:

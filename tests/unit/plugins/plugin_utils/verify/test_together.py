@@ -43,20 +43,16 @@ def test_both_functions_of_a_pair_meet_at_the_same_time_both_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "mtu", "passes", "fails"),
+    ("mtu", "passes", "fails"),
     [
-        # As the thresholds' sources have it: DGX-Forge measured 185.14, and NVIDIA Sync accepts from 184 on.
-        ("min_gbps_together", 9000, 185.14, 183.9),
-        ("min_gbps", 9000, 109.18, 97.28),  # LLMKube; the best that NVIDIA's playbooks have at MTU 1500
-        ("min_gbps", 1500, 92.57, 13),  # NVIDIA's playbooks; a throttled ConnectX-7 (gx10-cluster, in the bands)
+        # As the thresholds' sources and the bands' have it.
+        (9000, 109.18, 97.28),  # LLMKube; the best that NVIDIA's playbooks have at MTU 1500
+        (1500, 92.57, 13),  # NVIDIA's playbooks; a throttled ConnectX-7 (gx10-cluster)
     ],
 )
-def test_a_spark_s_measured_bandwidths_pass_and_a_slow_path_fails(
-    key: str, mtu: int, passes: float, fails: float
-) -> None:
-    (least,) = [
-        entry["gbps"] for entry in knowledge.load("thresholds")["spark"]["rdma"]["write"][key] if entry["mtu"] == mtu
-    ]
+def test_a_function_s_measured_bandwidth_passes_and_a_slow_path_fails(mtu: int, passes: float, fails: float) -> None:
+    limits = knowledge.get("thresholds", "spark")["rdma"]["write"]["min_gbps"]
+    (least,) = [entry["gbps"] for entry in limits if entry["mtu"] == mtu]
     assert fails < least <= passes
 
 
