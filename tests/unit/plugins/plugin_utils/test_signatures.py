@@ -127,6 +127,27 @@ def test_of_an_unknown_log_no_cause_is_made_up() -> None:
     assert report["table"] == [report["headline"]]
 
 
+ORDERLY = """[2026-11-28 16:17:49] SIGTERM received. signum=None frame=None. Draining requests and shutting down...
+[2026-11-28 16:17:50] Subprocess scheduler_0 (pid=222) crashed with exit code -15. Triggering SIGQUIT for cleanup...
+[2026-11-28 16:17:50] SIGQUIT received. signum=None, frame=None. It usually means one child failed.
+supervisor: rank 0: stopped by SIGTERM.
+"""
+ORDERLY_ELSEWHERE = """[2026-11-28 16:17:49 TP1] Scheduler hit an exception: Traceback (most recent call last):
+RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:538] Read error [10.100.0.1]:5531: Connection reset by peer
+[2026-11-28 16:17:49] Received sigquit from a child process. It usually means the child failed.
+supervisor: rank 1: the head at 10.100.0.1 is lost: rank 0: stopped by SIGTERM.
+"""
+
+
+@pytest.mark.parametrize("log", [ORDERLY, ORDERLY_ELSEWHERE])
+def test_an_orderly_stop_is_no_crash(log: str) -> None:
+    """Real lines of SGLang 0.5.12 as two ranks: it ends its own processes as if they had crashed."""
+    report = explain(log=log)
+    assert [finding["id"] for finding in report["findings"] if finding["root"]] == ["engine.stopped"]
+    follows = report["findings"][0]["follows"]
+    assert "sglang.child-failed" in follows and any(name.startswith("sglang.scheduler-") for name in follows)
+
+
 def test_harmless_lines_are_no_cause_and_are_explained() -> None:
     report = explain(log=lines("engine.autotuner-tma-ws", "kernel.mlx5-slot-power", "engine.autotuner-tma-ws"))
     assert report["headline"].startswith("NOTHING KNOWN FOUND")
