@@ -25,9 +25,10 @@ import httpx
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import reference, registry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import kept_secrets, recipe
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, Redactor
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
@@ -339,6 +340,12 @@ SHOWN: list[tuple[str, dict[str, t.Any]]] = [
 ]
 
 
+def test_no_shipped_profile_holds_what_looks_like_a_secret() -> None:
+    for entry in knowledge.shared("profile").values():
+        for layer in (entry, *entry.get("variants", {}).values()):
+            kept_secrets.of_profile((layer or {}).get("settings") or {}, (layer or {}).get("environment") or {})
+
+
 @pytest.mark.parametrize(("name", "change"), SHOWN, ids=[name for name, _change in SHOWN])
 def test_no_secret_goes_into_a_pod_as_text(name: str, change: dict[str, t.Any]) -> None:
     made = copy.deepcopy(inputs.plan(VLLM))
@@ -346,6 +353,22 @@ def test_no_secret_goes_into_a_pod_as_text(name: str, change: dict[str, t.Any]) 
     made["ranks"][0]["env"] |= change.get("env", {})
     with pytest.raises(CollectionError, match=rf"rank 0 gets a secret by {name}, which everyone can see") as caught:
         serving(made, inputs.fabric(4), {"image": inputs.PINNED})
+    assert WORD not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "value"),
+    [
+        ("environment", "DB_PASSWORD", WORD),
+        ("environment", "HTTPS_PROXY", f"http://me:{WORD}@proxy:3128"),
+        ("settings", "ssl_keyfile_password", WORD),
+        ("settings", "kv_transfer_config", {"extra": {"api_key": WORD}}),
+        ("settings", "otlp_traces_endpoint", f"http://me:{WORD}@collector:4317"),
+    ],
+)
+def test_no_secret_goes_into_a_plan(of: str, name: str, value: t.Any) -> None:
+    with pytest.raises(CollectionError, match=rf"{of}\.{name} is or holds a secret, which everyone can see") as caught:
+        inputs.plan(VLLM, **{of: {name: value}})
     assert WORD not in str(caught.value)
 
 

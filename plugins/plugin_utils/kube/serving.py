@@ -15,7 +15,6 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names, secrets_in_text
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -39,20 +38,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     settings,
     thing,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import kept_secrets
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch import Instance
 
 NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into a label
 BEAT_S = 2
 PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop: half of the pod's grace period
-# The settings that keep a key in a Secret, by words of the flags and variables that would show it to all who can read pods.
-_KEPT = {
-    "hf": "k8s_dgx_hf_token",
-    "hugging": "k8s_dgx_hf_token",
-    "huggingface": "k8s_dgx_hf_token",
-    "hub": "k8s_dgx_hf_token",
-}
-_KEPT |= dict.fromkeys(("vllm", "sglang", "admin"), "k8s_dgx_api_key")
 # vLLM's socket in place of a port, and TLS, which the door does not use towards the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
@@ -225,7 +217,7 @@ def _files(
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
     """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, and in the API's door."""
     argv = list(member.argv)
-    _open_to_all(member)
+    kept_secrets.of_command(member.rank, argv, member.env)
     if any(instance.meeting in word for word in argv):
         named = [word.replace(instance.meeting, meeting) for word in argv]
         argv = ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
@@ -234,28 +226,6 @@ def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings
     if pod.has_door(member, chosen):
         argv = ["python3", f"{pod.PROGRAMS}/door.py", str(instance.port), str(_inner(instance)), *argv]
     return argv
-
-
-def _open_to_all(member: pod.Member) -> None:
-    """Refuse a secret in a rank's command or environment: both are text that everyone sees who may read pods and ConfigMaps."""
-    shown = secrets_in_text.shown([*member.argv], member.env)
-    if shown is None:
-        return
-    said = secret_names.words(shown)
-    setting = next(
-        (_KEPT[word] for word in said if word in _KEPT), "k8s_dgx_api_key" if said == ["api", "key"] else None
-    )
-    remedy = (
-        f"and give it in {setting}"
-        if setting
-        else (
-            "or let the Sparks reach what it is for without it: ranks get no secret but those of k8s_dgx_hf_token and k8s_dgx_api_key"
-        )
-    )
-    raise CollectionError(
-        f"plan: rank {member.rank} gets a secret by {shown}, which everyone can see who may read pods and ConfigMaps. Remove it "
-        f"from the profile or the overrides, {remedy}."
-    )
 
 
 def _inner(instance: Instance) -> int:

@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     estimate,
     evidence,
     findings,
+    kept_secrets,
     launch,
     model_files,
     nodes,
@@ -233,6 +234,7 @@ def launch_plan(
     entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
     known = verdict.base(knowledge_dirs)
     chosen = resolve(entry, laid, known.tables)
+    kept_secrets.of_profile(chosen.settings, chosen.environment)
     usual = {"port": chosen.port} if chosen.port else {}
     instance = from_plain(launch.Instance, usual | dict(ours.get("instance", {})), "overrides: instance")
     accept = ours.get("accept", ())
