@@ -144,8 +144,8 @@ class MatchingRows:
 
     @property
     def proven(self) -> bool:
-        """Whether an equal row proves the configuration."""
-        return any(c.row.proves for c in self.equal)
+        """Whether an equal row proves the configuration, and none of them lost a request."""
+        return any(c.row.proves for c in self.equal) and not any(c.row.lost for c in self.equal)
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,17 @@ def test_a_plan_equal_to_such_a_row_is_not_proven_and_says_why() -> None:
     assert "of this row: one failed" in "\n".join(serving_table(made, chosen))
 
 
+def test_a_run_again_that_passed_does_not_outweigh_one_that_lost_answers() -> None:
+    """Steps 5 of Super ran four times: twice every answer passed (m058, m061), twice one was ended (m057, m060)."""
+    steps = {"speculative_num_steps": 5, "speculative_num_draft_tokens": 5}
+    made = launch_plan(
+        "nemotron-3-super-120b-nvfp4", {"hosts": ["a", "b", "c", "d"]}, {"variant": "ep1-mtp", "settings": steps}
+    )
+    assert {e["id"] for e in made["evidence"] if e["equal"]} == {"m057", "m058", "m060", "m061"}
+    assert made["verdict"] == "unproven"
+    assert {"evidence.m057", "evidence.m060"} <= {f["rule"] for f in made["findings"]}
+
+
 def test_no_plan_says_proven_and_that_nothing_is() -> None:
     made = launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {"hosts": ["a"]})
     shown = "\n".join(serving_table(made, recommend("qwen3.5-122b-a10b-nvfp4-vllm", "agents")))
