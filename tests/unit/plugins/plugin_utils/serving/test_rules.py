@@ -55,6 +55,10 @@ NOT_PROVEN = {
         "m082 ran with the same resolved settings and crashed: 0.5.10 has no prefill graphs for this model",
     ),
     "m085": ("blocked", "m083 ran with the same resolved settings and crashed, likewise"),
+    "m107": ("unproven", "one of its eight answers was ended"),
+    **dict.fromkeys(
+        ("m057", "m058", "m060", "m061"), ("unproven", "one configuration; two of its runs lost an answer")
+    ),
 }
 
 

@@ -478,7 +478,7 @@ def test_no_request_is_not_any_number_of_requests() -> None:
 
 
 def test_memory_that_holds_no_request_is_an_error_whatever_was_measured() -> None:
-    made = planned(ULTRA, free=88)
+    made = planned(QWEN, free=60)
     assert made["verdict"] == "blocked"
     assert made["conflict"]
     assert any(rule.startswith("memory.") for rule in rules(made, "error"))
