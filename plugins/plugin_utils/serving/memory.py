@@ -87,13 +87,17 @@ class Assumed:
     context: float
     activation_copies: float
     load: float = 0.0
+    drafts_counted: bool = True
     canvases: Canvases = field(default_factory=Canvases)
     layout: Nvfp4Layout = field(default_factory=Nvfp4Layout)
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What one rank needs, whatever the knob's value. Bytes per token and per slot; the rest in GiB."""
+    """What one rank needs, whatever the knob's value. Bytes per token and per slot; the rest in GiB.
+
+    draft_bytes_token: of the head's own cache, if the engine takes it from its reserve and not from the pool.
+    """
 
     weights: float
     weights_by_kind: dict[str, float]
@@ -106,6 +110,7 @@ class Demand:
     context: float
     load_peak: float
     sampler: Sampler | None = None
+    draft_bytes_token: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -261,17 +266,20 @@ def demand(
     # SGLang's placeholders for swizzled scales; permanent if the scales are kept twice (then they are in by_kind).
     twice = engine == "sglang" and assumed.layout.scale_copies == 1
     eager = settings.get("disable_cuda_graph")
+
+    def cached(with_head: bool) -> float:
+        """Bytes of cache per token."""
+        share = float(settings.get("swa_full_tokens_ratio", WINDOW_SHARE)) if engine == "sglang" else 1.0
+        dtype = str(settings.get("kv_cache_dtype", "auto"))
+        return kv_bytes(facts, dtype, pooled, head=with_head, window_share=share)
+
+    counted = cached(head and assumed.drafts_counted)
     return Demand(
         weights=weights,
         weights_by_kind=by_kind,
         weights_from=origin,
-        kv_bytes_token=kv_bytes(
-            facts,
-            str(settings.get("kv_cache_dtype", "auto")),
-            pooled,
-            head=head,
-            window_share=float(settings.get("swa_full_tokens_ratio", WINDOW_SHARE)) if engine == "sglang" else 1.0,
-        ),
+        kv_bytes_token=counted,
+        draft_bytes_token=cached(head) - counted,
         slot_bytes=state_bytes(facts.linear, pooled) if facts.linear else 0.0,
         draft=own_head + drafter_gib,
         graphs=0.0 if eager else assumed.graphs,
@@ -339,7 +347,9 @@ def sglang_pools(
     fixed = (slot * int(slots) if slots else 0.0) + verify
     reserve = need.draft + need.graphs + need.activations + need.context
     floor = (need.weights + fixed) / free
-    ceiling = 1 - reserve / free
+    # The head's own cache has as many tokens as the target's, and grows with the share.
+    beside = need.draft_bytes_token / need.kv_bytes_token if need.kv_bytes_token else 0.0
+    ceiling = (free - reserve + beside * (need.weights + fixed)) / (free * (1 + beside))
     # Enough for every request at full length, but never at the expense of the reserve; the host keeps the rest.
     wanted = fixed + need.kv_bytes_token * context_length * (running or 8) / GIB
     best = min(ceiling, (need.weights + max(wanted, 1.0)) / free)
@@ -350,7 +360,7 @@ def sglang_pools(
         running = min(requests or 10**9, slots // ratio)
     mamba = slot * int(slots or 0)
     return _pools(
-        need,
+        replace(need, draft=need.draft + beside * max(rest - mamba, 0.0)),
         rest - mamba,
         0.0,
         engine="sglang",

@@ -105,9 +105,9 @@ def assumed(known: Base, engine: str, version: str, unified: bool = True) -> mem
         context=number("memory.context"),
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
+        drafts_counted=bool(number("memory.drafts_counted")),
         canvases=memory.Canvases(
-            number("memory.canvas_copies"),
-            number("memory.canvas_logits"),
+            *map(number, ("memory.canvas_copies", "memory.canvas_logits")),
             number("memory.canvas_counted") * number("memory.canvas_tiles"),
         ),
         layout=Nvfp4Layout(
