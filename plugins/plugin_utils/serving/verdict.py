@@ -100,16 +100,14 @@ def base(overlays: t.Sequence[str] = ()) -> Base:
 def assumed(known: Base, engine: str, version: str, unified: bool = True) -> memory.Assumed:
     """Return the memory plan's constants for one engine version, on unified memory or on a GPU with memory of its own."""
     number = functools.partial(known.constant, engine=engine, version=version, unified=unified)
+    counted = number("memory.canvas_counted") * number("memory.canvas_tiles")
     return memory.Assumed(
         graphs=number("memory.graphs"),
         context=number("memory.context"),
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
         drafts_counted=bool(number("memory.drafts_counted")),
-        canvases=memory.Canvases(
-            *map(number, ("memory.canvas_copies", "memory.canvas_logits")),
-            number("memory.canvas_counted") * number("memory.canvas_tiles"),
-        ),
+        canvases=memory.Canvases(number("memory.canvas_copies"), number("memory.canvas_logits"), counted),
         layout=Nvfp4Layout(
             *(int(number(f"memory.{name}")) for name in ("scale_copies", "expert_rows", "mxfp4_rows", "mxfp4_width"))
         ),
