@@ -130,7 +130,8 @@ _VALUE = re.compile(
     r"(?:[\s,;{}]|\\{1,8}[nt]|-){0,80}\\{0,15}[\"']?value\\{0,15}[\"']?[ \t]{0,20}[:=][ \t]{0,80}", re.IGNORECASE
 )
 _VALUE_BEFORE = re.compile(
-    r"(value\\{0,15}[\"']?[ \t]{0,20}[:=][ \t]{0,80})([^\n]{1,300}?)((?:[\s,;]|\\{1,8}[nt]|-){1,80}\\{0,15}[\"']?(?:name|key)\\{0,15}[\"']?[ \t]{0,20}[:=][ \t]{0,80}\\{0,15}[\"']?)\Z",
+    r"(value\\{0,15}[\"']?[ \t]{0,20}[:=][ \t]{0,80})([^\n]{1,300}?)"
+    r"((?:[\s,;]|\\{1,8}[nt]|-){1,80}\\{0,15}[\"']?(?:name|key)\\{0,15}[\"']?[ \t]{0,20}[:=][ \t]{0,80}\\{0,15}[\"']?)\Z",
     re.IGNORECASE,
 )
 _NEXT_LINE = re.compile(
@@ -140,7 +141,8 @@ _NEXT_WORD = re.compile(r"[ \t\r]{0,20}\n[ \t]{0,200}(?:-[ \t]{1,20})?|\0")
 _WRAPPED = re.compile(r"[bBuUrRfF]{0,2}(?=\\{0,15}[\"'])|[A-Za-z_][A-Za-z_.]{0,40}\((?=\\{0,15}[\"'])")
 _OPEN = re.compile(
     r"(?i)(?:true|false|yes|no|on|off|null|none|nil|undefined|unset|optional|required|0|1|~|x{3,}|redacted|masked|hidden|\*{3,})"
-    r"(?![A-Za-z0-9_+/=-])|<[^<>\n]{1,120}>|secret (?:\\?\"[^\"\n]{1,80}\" )?not found|\$\{?[A-Za-z_][A-Za-z0-9_]{0,80}\}?(?![A-Za-z0-9])|\$\(|\{\{[^\n]{0,200}\}\}|\*\*\*"
+    r"(?![A-Za-z0-9_+/=-])|<[^<>\n]{1,120}>|secret (?:\\?\"[^\"\n]{1,80}\" )?not found|\$\{?[A-Za-z_][A-Za-z0-9_]{0,80}\}?(?![A-Za-z0-9])"
+    r"|\$\(|\{\{[^\n]{0,200}\}\}|\*\*\*"
 )
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,80}[=:]")
 _DOUBLED = re.compile(r"''|'\\''")

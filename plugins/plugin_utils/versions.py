@@ -42,7 +42,8 @@ def _release(version: str) -> Version | None:
 def release(version: str) -> Version:
     """Return the release of a version: `v0.5.13`, `0.5.13-dev`, `0.5.13rc1` and `0.5.13+cu130` all belong to 0.5.13.
 
-    A post-release is a release of its own, newer than its base: `0.5.13.post1`. A kernel version likewise counts up to its first dash. Raises CollectionError if the text does not begin with a number.
+    A post-release is a release of its own, newer than its base: `0.5.13.post1`. A kernel version likewise counts up to its first dash.
+    Raises CollectionError if the text does not begin with a number.
     """
     found = _release(version)
     if found is None:

@@ -104,7 +104,7 @@ class Owner(harness.Site):
 
     def answer(self, request: Request) -> Answer:
         """Answer as the served case does."""
-        garbage = '"2048' in self.argv().replace("\\", "") or " 2048" in self.argv()
+        garbage = re.search(r"chunked-prefill-size\W{1,8}2048\b", self.argv())
         return sse(*["!"] * 200, tokens=200) if garbage else sound(request)
 
     def serve(self) -> None:

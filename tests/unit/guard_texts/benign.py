@@ -256,7 +256,18 @@ def a_formula_in_LaTeX(chance: random.Random, _asked: str) -> str:
 
 @family("test", False, MADE)
 def greetings_of_the_world(_chance: random.Random, _asked: str) -> str:
-    said = {"English": "Hello", "Russian": "Привет", "Chinese": "你好", "Japanese": "こんにちは", "Korean": "안녕하세요", "Greek": "Γειά σου", "Arabic": "مرحبا", "Hindi": "नमस्ते", "Thai": "สวัสดี", "Hebrew": "שלום"}  # fmt: skip
+    said = {
+        "English": "Hello",
+        "Russian": "Привет",
+        "Chinese": "你好",
+        "Japanese": "こんにちは",
+        "Korean": "안녕하세요",
+        "Greek": "Γειά σου",
+        "Arabic": "مرحبا",
+        "Hindi": "नमस्ते",
+        "Thai": "สวัสดี",
+        "Hebrew": "שלום",
+    }
     return "\n".join(f"- {name}: {word}" for name, word in said.items())
 
 

@@ -111,7 +111,7 @@ def sentences_in_any_order(chance: random.Random, _asked: str) -> str:
     return ". ".join(chance.sample(sentences, k=len(sentences) - 1)) + "."
 
 
-# --- to test on (two say `tune`: they were looked at, and mended) -------------------------------------------------------------------------------------------------------
+# --- to test on (two say `tune`: they were looked at, and mended) ----------------------------------------
 
 
 @family("test", True, ATTACK)

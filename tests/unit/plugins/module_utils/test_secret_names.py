@@ -9,7 +9,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.secret_names impo
 SECRET = [
     "HF_TOKEN", "token", "agent-token", "ansible_become_password", "ssl-keyfile-password", "ansible_become_pass", "passwd", "passphrase",
     "client_secret", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "WANDB_API_KEY", "HUGGINGFACE_TOKEN", "SECRET_KEY", "dbPassword", "DB_PASSWORD2",
-    "LICENSE_KEY", "MY_APP_KEY", "PGPASSWORD", "DOCKER_AUTH", "wifi_psk", "Authorization", "Cookie", "NGC_API_KEY", "api_key", "api-key", "APIKEY", "api_keys", "S3_SECRET_ACCESS_KEY", "private_key", "credentials", "vpn-auth",
+    "LICENSE_KEY", "MY_APP_KEY", "PGPASSWORD", "DOCKER_AUTH", "wifi_psk", "Authorization", "Cookie", "NGC_API_KEY", "api_key",
+    "api-key", "APIKEY", "api_keys", "S3_SECRET_ACCESS_KEY", "private_key", "credentials", "vpn-auth",
 ]  # fmt: skip
 PLAIN = [
     "max_tokens", "kt-max-deferred-experts-per-token", "bucket-time-to-first-token", "SGLANG_USE_AITER_FP8_PER_TOKEN", "per_pass",
