@@ -94,8 +94,10 @@ class _Facts:
             return value
         if isinstance(value, str):
             return self._text(value)
-        if isinstance(value, (int, float)):
-            if not math.isfinite(value) if isinstance(value, float) else abs(value) >= 10**DIGITS:
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None  # not a number: unknown
+        if isinstance(value, int):
+            if abs(value) >= 10**DIGITS:
                 raise self._wrong("it reports a number that no node has")
             return value
         if depth == 0:

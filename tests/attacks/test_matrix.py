@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import session
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import NAME
+from ansible_collections.dgxspark.cluster.tests.support.crashing_matrix import Crashing, asked_for
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.matrix.test_session import Crashing, asked_for
 
 __all__ = ["asked_for"]
 

@@ -346,12 +346,16 @@ def _rdma(
         return _failed(
             subject, ends, cause, f"{_NAMES[kind]} from {client} to {server} fails: {said.rstrip('.')}.", remedy
         )
-    figures = dict(sent["figures"]) | {"program": sent["program"]}
+    # A program that printed no number has measured nothing.
+    measured = {name: value for name, value in sent["figures"].items() if value is not None}
+    figures = measured | {"program": sent["program"]}
     least = _least(evidence, path, kind)
     fault = ""
     if kind == "write" and not figures.get("gbps", 0) >= least:
         fault = f"{figures.get('gbps', 0):g} Gb/s, at least {least:g} is required"
-    elif kind == "write" and not (figures["gbps"] > 0 or (figures["gbps"] == 0 and figures.get("iterations", 0) > 0)):
+    elif kind == "write" and not (
+        measured.get("gbps", 0) > 0 or (measured.get("gbps") == 0 and measured.get("iterations", 0) > 0)
+    ):
         # Where no bandwidth is required, messages that arrived too slowly for the program's figures still count as arrived.
         fault = "no data arrived"
     most = evidence.thresholds["rdma"]["pingpong"].get("max_usec")

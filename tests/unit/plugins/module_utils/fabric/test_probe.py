@@ -139,7 +139,7 @@ def test_a_server_that_cannot_start_is_told_to_the_client(
 
 
 # With the second bounds the second guard (`timeout`) acts first, as it does on a busy machine.
-@pytest.mark.parametrize(("test", "grace"), [(1, 0.5), (6, -2)])
+@pytest.mark.parametrize(("test", "grace"), [(4, 0.5), (6, -2)])
 def test_a_hanging_program_is_ended_on_both_sides(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, test: float, grace: float
 ) -> None:

@@ -333,7 +333,7 @@ def test_a_shape_of_a_wrong_kind_is_an_error() -> None:
 def test_a_row_keeps_the_variables_that_the_run_had(tmp_path: pathlib.Path) -> None:
     name, own = (
         "nemotron-3-ultra-550b-nvfp4",
-        {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}, "settings": {"page_size": 2}},
+        {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}, "settings": {"chunked_prefill_size": 4096}},
     )
     made = plan.launch_plan(name, CLUSTER, own)
     made["environment"] |= {
