@@ -133,7 +133,6 @@ def stages() -> list[Stage]:
                 ["ruff", "check", "--select", "E501", "--config", "lint.pycodestyle.max-line-length = 160", "."],
                 ["ruff", "format", "--check", "."],
                 ["yamllint", "--strict", "."],
-                ["ansible-lint", "--offline"],
                 ["antsibull-changelog", "lint"],
                 ["shellcheck", ".ci/run"],
             ],
@@ -142,6 +141,8 @@ def stages() -> list[Stage]:
             light=True,
             seconds=250,
         ),
+        # It takes as long as all other linters and the types together.
+        Stage("ansible-lint", [["ansible-lint", "--offline"]], LINTERS, light=True, seconds=150),
         Stage("types", [["python", "tools/check_types.py", *package]], LINTERS, "test", light=True),
         # In parts, because each spends much of its time waiting.
         *(

@@ -40,6 +40,7 @@ command: |
 """
 
 
+@pytest.mark.more
 def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandIn) -> None:
     """One run through, as an owner would do it; each step starts where the last one ended."""
     (site.folder / "recipe.yaml").write_text(RECIPE, encoding="utf-8")

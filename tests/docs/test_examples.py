@@ -71,6 +71,7 @@ def owner_with_all(folder: pathlib.Path) -> Owner:
     return owner
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 def test_examples_of_filters_and_lookups_run(tmp_path: pathlib.Path) -> None:
     owner = owner_with_all(tmp_path)

@@ -73,6 +73,7 @@ def test_the_guides_matrix_is_planned() -> None:
     }
 
 
+@pytest.mark.more
 @pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 def test_two_logs_are_laid_side_by_side(logs: Owner) -> None:
     (command,) = [each for each in guide.commands("guide_matrix") if ".compare" in each]

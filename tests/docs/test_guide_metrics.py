@@ -88,6 +88,7 @@ class Spark:
         }
 
 
+@pytest.mark.more
 def test_the_commands_lay_the_metrics_on_a_node_and_take_them_away(tmp_path: pathlib.Path) -> None:
     foretell, lay, take = guide.commands("guide_metrics")
     node = Spark(tmp_path)

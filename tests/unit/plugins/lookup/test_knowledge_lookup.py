@@ -48,6 +48,7 @@ def test_a_shipped_entry(tmp_path: pathlib.Path) -> None:
     assert '"msg": "15b3:1021"' in output
 
 
+@pytest.mark.more
 def test_the_owners_folder_beside_the_inventory(tmp_path: pathlib.Path) -> None:
     own_class(tmp_path / "dgxspark")
     code, output = ask(tmp_path, "lookup('dgxspark.cluster.knowledge', 'hardware').mine.vf_stride")
@@ -55,6 +56,7 @@ def test_the_owners_folder_beside_the_inventory(tmp_path: pathlib.Path) -> None:
     assert '"msg": 3' in output
 
 
+@pytest.mark.more
 def test_a_folder_by_variable(tmp_path: pathlib.Path) -> None:
     own_class(tmp_path / "elsewhere")
     expression = "lookup('dgxspark.cluster.knowledge', 'hardware', 'mine').vf_stride"

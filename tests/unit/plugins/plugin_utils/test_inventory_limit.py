@@ -194,6 +194,7 @@ NO_SPARK = """
 """
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("source", [FOUR_SPARKS, CONTROLLER_LAST], ids=["four Sparks", "controller last"])
 def test_a_group_in_another_order_is_refused_and_the_command_it_names_works(
     tmp_path: pathlib.Path, source: str

@@ -81,6 +81,7 @@ def test_each_level_is_warmed_up_and_no_figure_has_it(server: ManyServer) -> Non
     assert {body["temperature"] for body in greedy} == {0}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("n", [1, 8, 64])
 def test_streams_of_one_token_are_garbage_at_any_concurrency(server: ManyServer, n: int) -> None:
     server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)

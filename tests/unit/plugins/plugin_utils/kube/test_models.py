@@ -84,6 +84,7 @@ def test_instances_are_read_back_as_the_role_made_them(access: Plain) -> None:
     assert all(rank.gpu for each in (first, second) for rank in each.ranks)
 
 
+@pytest.mark.more
 def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
     made = models.picture(seen(everywhere(25.0)), two(), nodes(), floor_gib=8.0)
     assert len(made.fits) == len(inputs.PROFILES)

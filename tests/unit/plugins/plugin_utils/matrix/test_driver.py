@@ -118,6 +118,7 @@ def _locks(folder: pathlib.Path, pid: int) -> bool:
         return False
 
 
+@pytest.mark.more
 def test_a_lost_node_ends_it_and_its_case_is_measured_later(tmp_path: pathlib.Path) -> None:
     third = journal_names(tmp_path)[2]
     ended = matrix_driven.run(tmp_path, Scripted(tmp_path, lost=third))

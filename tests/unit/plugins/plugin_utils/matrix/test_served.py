@@ -52,6 +52,7 @@ def nine(
     return folder, came_to(folder, dataclasses.replace(whole, axes={}, cases=named, repeats=1), request.param)
 
 
+@pytest.mark.more
 def test_each_kind_of_end_is_told_apart(nine: tuple[pathlib.Path, dict[str, Plain]]) -> None:
     told(nine[1])
 
