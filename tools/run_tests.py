@@ -37,7 +37,7 @@ FATALS = 4  # such lines shown per test
 # How pytest lists tests that it skipped.
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (?:not run: )?(.+)$", re.MULTILINE)
 LIMIT_S = 2700  # for one stage: one that hangs must not cost the results of the others
-LANES = 4  # on two cores: a stage spends about a third of its time waiting for servers, probes and time limits
+LANES = 5  # on two cores: a stage spends a third of its time and more waiting for servers, probes and time limits
 GIVES_WAY = ("nice", "-n", "10")  # enough to protect the others' time limits, and still a tenth of a busy core
 NOT_RUN = 77  # exit status of a command that cannot work on this machine, and says why
 
@@ -106,9 +106,18 @@ def tests_by_core() -> list[str]:
 
 def unit_parts() -> dict[str, list[str]]:
     """Return the unit tests in parts that take about equally long, as pytest's arguments: each test is in one of them."""
-    parts = {"nodes": ["tests/unit/plugins/module_utils"], "controller": ["tests/unit/plugins/plugin_utils"]}
-    beside = [path for chosen in parts.values() for path in chosen]
-    return {**parts, "other": ["tests/unit", *(f"--ignore={path}" for path in (*beside, *PLAYS))]}
+    plugins = "tests/unit/plugins"
+    fabric, serving = f"{plugins}/module_utils/fabric", f"{plugins}/plugin_utils/serving"
+    return {
+        "fabric": [fabric],
+        "nodes": [f"{plugins}/module_utils", f"--ignore={fabric}"],
+        "serving": [serving],
+        "controller": [f"{plugins}/plugin_utils", f"--ignore={serving}"],
+        "other": [
+            "tests/unit",
+            *(f"--ignore={path}" for path in (f"{plugins}/module_utils", f"{plugins}/plugin_utils", *PLAYS)),
+        ],
+    }
 
 
 def stages() -> list[Stage]:

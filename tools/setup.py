@@ -58,17 +58,27 @@ def make(name: str) -> pathlib.Path | None:
         print(f"setup: making {venv} with Python {version[0]}.{version[1]}", file=sys.stderr)
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([fit[version], "-m", "venv", venv], check=True)
-        install = [venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-c", LOCK]
-        subprocess.run(
-            [*install, *(arg for path in requirements for arg in ("-r", path))], check=True, stdout=sys.stderr
-        )
+        # Python compiles what is imported, a tenth of it, when it is imported.
+        install = [venv / "bin" / "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "-c", LOCK]
+        with ThreadPoolExecutor() as pool:  # one unpacks while the other downloads
+            fetched = pool.submit(fetch_collections, venv, name, package)
+            subprocess.run(
+                [*install, *(arg for path in requirements for arg in ("-r", path))], check=True, stdout=sys.stderr
+            )
+            fetched.result()
         stamp.write_text(digest.hexdigest())
+    collections = fetch_collections(venv, name, package)
+    link(collections)
+    return venv
+
+
+def fetch_collections(venv: pathlib.Path, name: str, package: str) -> pathlib.Path:
+    """Fetch the collections of a release of the package `ansible`, if it names one; return where they lie."""
     collections = ROOT / ".cache" / "collections" / name
     if package:
         fetch = [venv / "bin" / "python", ROOT / "tools" / "fetch_collections.py", package, collections]
         subprocess.run(fetch, check=True, stdout=sys.stderr)
-    link(collections)
-    return venv
+    return collections
 
 
 def link(collections: pathlib.Path) -> None:

@@ -159,7 +159,9 @@ def _summary(step: Step) -> str:
         if count
     ]
     text = ", ".join(parts)
-    gbps = [r.figures["gbps"] for r in step.results if r.figures.get("program") == "ib_write_bw"]
+    gbps = [
+        r.figures["gbps"] for r in step.results if "gbps" in r.figures and r.figures.get("program") == "ib_write_bw"
+    ]
     usec = [r.figures["usec"] for r in step.results if "usec" in r.figures and "program" in r.figures]
     busbw = [f"{r.figures['operation']} {r.figures['busbw']:.4g} GB/s" for r in step.results if "busbw" in r.figures]
     speed = [r.figures["tokens_per_s"] for r in step.results if "tokens_per_s" in r.figures]
