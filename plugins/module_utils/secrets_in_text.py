@@ -224,7 +224,8 @@ def _values(text: str, start: int, end: int, kind: str, done: int) -> t.Iterator
     name = text[start:end]
     yield from _before(text, start, done)
     found = _BETWEEN.match(text, end)
-    assert found is not None
+    if found is None:  # it matches the empty text, too
+        return
     sign, place = found["sign"], found.end()
     quoted = bool(found["close"])
     valued = _VALUE.match(text, found.start("space"))

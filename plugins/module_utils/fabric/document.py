@@ -57,5 +57,7 @@ def _check(entry: t.Any, needed: t.Iterable[str], where: str) -> None:
         bad = (isinstance(value, int) and not 0 <= value < 2**31) or (
             isinstance(value, str) and not value.isprintable()
         )
-        if value is not None and (type(value) is not kind or bad or "/" in key or "/" in str(value)):
+        if isinstance(value, bool) is not (kind is bool) or not isinstance(value, kind):
+            bad = value is not None
+        if value is not None and (bad or "/" in key or "/" in str(value)):
             raise ValueError(f"{where}: {key[:40]!r} is damaged")
