@@ -267,6 +267,13 @@ def stages() -> list[Stage]:
             },
         ),
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], target="long", alone=True),
+        Stage(
+            "lab-networkmanager",
+            [[*lab, "1", "pytest", "tests/lab/test_9_renderers.py", "-m", "long", "-s"]],
+            target="long",
+            alone=True,
+            environment={"DGXSPARK_LAB_RENDERER": "networkmanager", "DGXSPARK_LAB_NAME": "networkmanager"},
+        ),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", "long", alone=True),
     ]
 

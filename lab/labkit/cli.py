@@ -25,6 +25,7 @@ EPILOG = """environment:
   DGXSPARK_LAB_ACCEL   tcg or kvm (default: kvm where the lab's kernel really boots under it)
   DGXSPARK_LAB_MIRROR  Debian mirror for the image (default: this machine's own)
   DGXSPARK_LAB_GUEST   a folder like lab/guest, whose packages, modules and files come on top of it
+  DGXSPARK_LAB_RENDERER  networkd (the default), or networkmanager: who configures the nodes' interfaces for netplan
   DGXSPARK_LAB_MEMORY  MiB of memory of each node (default: 512)
   DGXSPARK_LAB_CPUS    CPUs of each node (default: 1)
 

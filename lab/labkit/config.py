@@ -18,6 +18,8 @@ DEFAULT_PORT = 22200
 DEFAULT_MEMORY_MIB = 512
 FUNCTIONS = ("enp1s0f0np0", "enP2p1s0f0np0")
 """The two PCIe functions of a node's one port, in the order of their root ports."""
+RENDERERS = {"networkd": None, "networkmanager": Path(__file__).resolve().parent.parent / "networkmanager"}
+"""Who configures a node's interfaces for netplan, and the folder that comes on top of the guest for it."""
 HOST_KEY_ALIAS = "dgxspark-lab"
 PORT_HINT = "Set DGXSPARK_LAB_PORT to the base of a free range: node N gets base + N on 127.0.0.1."
 
@@ -77,7 +79,16 @@ def load(environment: Mapping[str, str], user: int) -> Config:
         raise LabError(f"DGXSPARK_LAB_PORT is {text!r}, not a number from 1024 to {65535 - MAX_NODES}.", PORT_HINT)
     home = environment.get("HOME") or "/root"
     cache = environment.get("DGXSPARK_LAB_CACHE") or f"{home}/.cache/dgxspark-lab"
+    renderer = environment.get("DGXSPARK_LAB_RENDERER") or "networkd"
+    if renderer not in RENDERERS:
+        raise LabError(f"DGXSPARK_LAB_RENDERER is {renderer!r}.", f"It may be {' or '.join(RENDERERS)}.")
     guest = Path.cwd() / environment["DGXSPARK_LAB_GUEST"] if environment.get("DGXSPARK_LAB_GUEST") else None
+    if guest and RENDERERS[renderer]:
+        raise LabError(
+            f"DGXSPARK_LAB_RENDERER={renderer} and DGXSPARK_LAB_GUEST are both set, and only one folder can come on top of the guest.",
+            f"Copy what you need of {RENDERERS[renderer]} into the other folder, or leave one of them out.",
+        )
+    guest = guest or RENDERERS[renderer]
     if guest and not guest.is_dir():
         raise LabError(
             f"DGXSPARK_LAB_GUEST is {str(guest)!r}, which is not a folder.",

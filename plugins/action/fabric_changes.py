@@ -26,5 +26,6 @@ class ActionModule(ControllerAction):
         options = {key: asked[key] for key in ("trust", "spoof_check", "reset_stranded")}
         found: Plain = to_plain(changes.changes(planned, node, options, parts, asked["path"]))
         if "netplan" in parts:
-            found["netplan"] = to_plain(netplan_file.file_of(planned, read_in(Node, node, host).netplan.renderer))
+            there = read_in(Node, node, host).netplan
+            found["netplan"] = to_plain(netplan_file.file_of(planned, there, asked["path"]))
         return found

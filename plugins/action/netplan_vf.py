@@ -44,7 +44,7 @@ class ActionModule(ControllerAction):
             begun, lost = {"changed": True, "outcome": "pending"}, True
         if begun.get("failed") or begun.get("outcome") != "pending":
             return begun
-        return {**begun, **self._confirm(timeout, lost)}
+        return {**begun, **self._confirm(begun.get("rollback_timeout") or timeout, lost)}
 
     def _module(self, phase: str) -> Plain:
         arguments = {**self._own, "phase": phase}

@@ -52,6 +52,7 @@ for path in sys.argv[1:]:
             network = (yaml.load(file, loader) or {}).get("network") or {}
         answer["renderer"] = network.get("renderer")
         for kind, devices in network.items():
+            usual = devices.get("renderer") if isinstance(devices, dict) else None
             for name, device in (devices.items() if isinstance(devices, dict) else ()):
                 if isinstance(device, dict) or device is None:
                     device = device or {}
@@ -60,10 +61,12 @@ for path in sys.argv[1:]:
                         match = {"name": "*"}  # a match without a condition: all devices of its kind
                     needed = list(device.get("interfaces") or [])
                     needed += [device[key] for key in ("link", "peer") if device.get(key)]
+                    renderer = device.get("renderer") or usual
                     answer["stanzas"].append({
                         "kind": str(kind), "id": str(name),
                         "match": {str(key): match[key] for key in match}, "set_name": device.get("set-name"),
-                        "refers": [str(other) for other in needed]})
+                        "refers": [str(other) for other in needed],
+                        "renderer": str(renderer) if isinstance(renderer, str) else None})
     except yaml.YAMLError as exc:
         mark = getattr(exc, "problem_mark", None)
         answer["error"] = "line %s: not valid YAML" % (mark.line + 1) if mark else "not valid YAML"

@@ -164,6 +164,7 @@ class NetplanStanza:
     match: dict[str, t.Any] = field(default_factory=dict)
     set_name: str | None = None
     refers: tuple[str, ...] = ()  # ids of stanzas that it needs, such as a bond's interfaces or a VLAN's link
+    renderer: str | None = None  # its own; None: the renderer of all
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ description:
     All are optional, without DHCP and link-local addresses.
   - Where names are the usual ones (C(en…)), a VF is also matched by the prefix of its name. Otherwise netplan generates a C(.link)
     file that replaces the system's default one for that VF, which then loses its name at the next boot.
+  - With NetworkManager a VF is matched by its exact name, because C(netplan apply) finds no device by a pattern, and the old addresses
+    would stay. A VF that is in a pod keeps the name that the file has.
+  - A finding with severity V(info) names each other interface that C(netplan apply) takes down for a while (a connection of
+    NetworkManager, or Wi-Fi, that is in netplan's files).
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup

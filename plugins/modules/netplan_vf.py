@@ -76,7 +76,10 @@ options:
     choices: [refuse, absorb]
     default: refuse
   rollback_timeout:
-    description: Seconds after which an unconfirmed change is rolled back. This includes the time that netplan itself takes.
+    description:
+      - Seconds after which an unconfirmed change is rolled back. This includes the time that netplan itself takes.
+      - If C(netplan apply) takes down the interface over which the node is reached (a connection of NetworkManager, or Wi-Fi,
+        that is in netplan's files), the node adds 60 seconds, and a warning says so.
     type: int
     default: 60
   phase:
@@ -140,6 +143,10 @@ outcome:
   type: str
   returned: success
   sample: confirmed
+rollback_timeout:
+  description: Seconds of the change's timer.
+  type: float
+  returned: when a change was made
 message:
   description: More about a change that has ended. Null if there is nothing to report.
   type: str
@@ -227,6 +234,7 @@ def main() -> None:
         "outcome": outcome.state,
         "message": outcome.message or None,
         "transaction": module.params["transaction"],
+        "rollback_timeout": outcome.timeout,
         "diff": [text_diff(*changed) for changed in outcome.text],
     }
     for warning in outcome.warnings:

@@ -1,6 +1,6 @@
 """The fabric on a bad day: a lossy wire, hosts in another order, a host that left and comes back, one host at a time.
 
-Not here, since the guest cannot: delay (its kernel has no sch_netem), and NetworkManager (it is not in the image).
+Not here, since the guest cannot: delay (its kernel has no sch_netem). NetworkManager: test_9_renderers.py.
 """
 
 from __future__ import annotations

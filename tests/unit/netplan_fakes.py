@@ -53,9 +53,9 @@ def planned_host(vfs: int = 1) -> PlannedHost:
     return PlannedHost("spark1", 1, True, tuple(functions))
 
 
-def text_of(planned: PlannedHost) -> str:
+def text_of(planned: PlannedHost, renderer: str | None = None) -> str:
     """The file's text, dumped here and not by the code under test."""
-    return yaml.safe_dump(netplan.render(planned), sort_keys=False)
+    return yaml.safe_dump(netplan.render(planned, renderer), sort_keys=False)
 
 
 class FakeHost(rollback.Host):

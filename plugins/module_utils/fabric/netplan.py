@@ -9,9 +9,10 @@ netplan itself checks only syntax: it accepts two stanzas for one device, and fi
 from __future__ import annotations
 
 import hashlib
+import re
 import typing as t
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -19,21 +20,31 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     Finding,
     Netdev,
+    Netplan,
     NetplanFile,
     NetplanStanza,
     Node,
     PlannedFunction,
     PlannedHost,
+    PlannedVf,
 )
 
 PATH = "/etc/netplan/90-dgxspark-fabric.yaml"
 MODE = "0600"
+DOWN_S = 60  # seconds that an interface may stay down while netplan is applied: 40 were seen with NetworkManager
 PENDING = "/var/lib/dgxspark/netplan/pending"
 
 HEADER = """\
 # Made by the Ansible role dgxspark.cluster.netplan_vf from the fabric plan. It is overwritten by the next run:
 # change dgxspark_fabric in the inventory instead.
 """
+
+MANAGER = "NetworkManager"  # netplan's word for that renderer
+
+# systemd names the VFs of `enp1s0f0np0` enp1s0f0v0 … (systemd.net-naming-scheme(7), SR-IOV).
+_FUNCTION_NAME = re.compile(r"(en\w+?)(?:n\w+)?$")
+
+_INTERFACE = re.compile(r"[^\s/:*?\[\]!]{1,15}")  # one interface's name, no pattern
 
 # Kinds whose stanzas match existing devices; a stanza of any other kind creates a device of its own.
 _MATCHED_KINDS = frozenset({"ethernets", "wifis", "modems", "nm-devices"})
@@ -95,18 +106,45 @@ def render(planned: PlannedHost, renderer: str | None = None) -> dict[str, t.Any
     for function in planned.functions:
         ethernets[f"dgx-{function.slot}"] = _stanza({"name": function.netdev}, function.mtu, [], renderer)
         for vf in function.vfs:
-            match = {"macaddress": vf.mac, **_name_of_vfs(function)}
-            ethernets[f"dgx-{function.slot}v{vf.index}"] = _stanza(
-                match, vf.mtu, [f"{vf.address}/{vf.prefix}"], renderer
-            )
+            name = _exact_name(function, vf) if renderer == MANAGER else _pattern(function)
+            match = {"macaddress": vf.mac, **({"name": name} if name else {})}
+            ethernets[_vf_id(function, vf)] = _stanza(match, vf.mtu, [f"{vf.address}/{vf.prefix}"], renderer)
     return {"network": {"version": 2, "ethernets": ethernets}}
 
 
-def _name_of_vfs(function: PlannedFunction) -> dict[str, str]:
+def _vf_id(function: PlannedFunction, vf: PlannedVf) -> str:
+    return f"dgx-{function.slot}v{vf.index}"
+
+
+def _exact_name(function: PlannedFunction, vf: PlannedVf) -> str | None:
+    # NetworkManager gives a new configuration only to devices that were disconnected before. `netplan apply` disconnects and
+    # flushes those that it finds by a line `interface-name=` of their profile (netplan_cli/cli/utils.py, nm_interfaces); for a
+    # name with a glob src/nm.c writes `interface-name=en*;`, which is no device's name, and without a name no such line.
+    return vf.netdev or (f"{match[1]}v{vf.index}" if (match := _FUNCTION_NAME.match(function.netdev)) else None)
+
+
+def with_names(planned: PlannedHost, netplan: Netplan, path: str = PATH) -> PlannedHost:
+    """Return a host's plan with the names of VFs that are in a pod or not there yet, for NetworkManager only.
+
+    They are those in our file on the node, so that its text stays the same, or else those that systemd gives.
+    """
+    if netplan.renderer != MANAGER:
+        return planned
+    stanzas = {s.id: s.match.get("name") for file in netplan.files if file.path == path for s in file.stanzas}
+    kept = {id_: name for id_, name in stanzas.items() if isinstance(name, str) and _INTERFACE.fullmatch(name)}
+    functions = []
+    for function in planned.functions:
+        names = [vf.netdev or kept.get(_vf_id(function, vf)) or _exact_name(function, vf) for vf in function.vfs]
+        vfs = [replace(vf, netdev=name) for vf, name in zip(function.vfs, names, strict=True)]
+        functions.append(replace(function, vfs=tuple(vfs)))
+    return replace(planned, functions=tuple(functions))
+
+
+def _pattern(function: PlannedFunction) -> str | None:
     # With an MTU, netplan writes a .link file beside the .network file. If the MAC is the only match, udev uses that file for
     # the VF instead of 99-default.link, and since it has no NamePolicy= the VF ends up as eth0. The kernel's name (ethN),
     # which .link files are matched against, does not begin with "en"; the final name does.
-    return {"name": "en*"} if function.netdev.startswith("en") else {}
+    return "en*" if function.netdev.startswith("en") else None
 
 
 def _stanza(match: dict[str, str], mtu: int, addresses: list[str], renderer: str | None) -> dict[str, t.Any]:
@@ -119,7 +157,7 @@ def _stanza(match: dict[str, str], mtu: int, addresses: list[str], renderer: str
         "mtu": mtu,
         "optional": True,
     }
-    if renderer == "NetworkManager":
+    if renderer == MANAGER:
         # For NetworkManager netplan turns "no address" and "link-local: []" into method=link-local and method=ignore, that
         # is, 169.254 and fe80 addresses.
         methods = {"ipv6.method": "disabled", **({} if addresses else {"ipv4.method": "disabled"})}
@@ -353,6 +391,45 @@ def refuse(findings: Sequence[Finding]) -> None:
     """Raise a CollectionError for findings, if there are any."""
     if findings:
         raise CollectionError("\n".join(map(str, findings)), findings=findings)
+
+
+# --- what applying interrupts ---------------------------------------------------------------------------------------
+
+
+def interrupts(netplan: Netplan, name: str) -> Claim | None:
+    """Return the stanza for which `netplan apply` takes an interface down, whatever has changed; None if there is none.
+
+    netplan disconnects each device whose exact name is in a profile that it wrote for NetworkManager, and restarts what Wi-Fi
+    depends on (netplan_cli/cli/commands/apply.py). systemd-networkd keeps what has not changed.
+    """
+    for file in netplan.files:
+        for stanza in file.stanzas:
+            match, wifi = stanza.match, stanza.kind == "wifis"
+            exact = name in ((stanza.set_name, match.get("name")) if match else (stanza.id, stanza.set_name))
+            managed = (stanza.renderer or netplan.renderer) == MANAGER
+            any_wifi = (
+                wifi and name.startswith("wl") and names_fit(name, match.get("name", "*" if match else stanza.id))
+            )
+            if (exact and (managed or wifi)) or any_wifi:
+                return Claim(file.path, stanza.kind, stanza.id)
+    return None
+
+
+def interruptions(node: Node) -> list[Finding]:
+    """Return a finding for each interface outside the fabric that `netplan apply` takes down for a while."""
+    return [
+        Finding(
+            "netplan.interrupts",
+            "info",
+            netdev.name,
+            f"`netplan apply` takes this interface ({', '.join(netdev.ipv4)}) down for up to {DOWN_S} s, because of the {claim}. "
+            "Nothing reaches the node over it in that time.",
+            f"If Ansible comes over it, its timer for going back is {DOWN_S} s longer than netplan_vf_rollback_timeout. Choose a "
+            "time when a pause does no harm.",
+        )
+        for netdev in node.other
+        if (claim := interrupts(node.netplan, netdev.name))
+    ]
 
 
 # --- what differs ---------------------------------------------------------------------------------------------------

@@ -20,8 +20,10 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import (
+    DOWN_S,
     Claim,
     Device,
+    interrupts,
     judge_clashes,
     live_changes,
     merge_devices,
@@ -86,6 +88,7 @@ class Outcome:
         "unchanged", "pending", "confirmed", "removed", "rolled_back", "too_slow", "waiting", "stale", "unknown"
     ] = "unchanged"
     message: str = ""
+    timeout: float | None = None  # seconds of the change's timer
 
 
 Images = dict[str, FileImage]
@@ -357,11 +360,31 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
                     outcome.state = "removed"
                 return outcome
             summary = "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes)
+            request = _patient(host, run, request, outcome)
             _start(host, request, images, summary)
             break
     _await_apply(host, request)
-    outcome.state = "pending"
+    outcome.state, outcome.timeout = "pending", request.timeout
     return outcome
+
+
+def _patient(host: Host, run: Run, request: Request, outcome: Outcome) -> Request:
+    """Return the request with a longer timer if netplan takes down the interface over which it came."""
+    server = [*(request.connection or "").split(), "", "", ""][2].partition("%")[0]
+    for name, link in read_links(run).items() if server else ():
+        claim = interrupts(read_system(run, system_root=host.root)[0], name) if _has(link, server) else None
+        if claim:
+            longer = replace(request, timeout=request.timeout + DOWN_S)
+            outcome.warnings.append(
+                f"`netplan apply` takes {name}, over which this run reaches the node, down for up to {DOWN_S} s, because of the "
+                f"{claim}. The node goes back after {longer.timeout:g} s instead of {request.timeout:g} s."
+            )
+            return longer
+    return request
+
+
+def _has(link: t.Mapping[str, t.Any], address: str) -> bool:
+    return any(each.get("local") == address for each in link.get("addr_info", ()))
 
 
 def _left_behind(host: Host, request: Request) -> list[Change]:

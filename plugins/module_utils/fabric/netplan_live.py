@@ -4,7 +4,8 @@
 """Why an interface lacks what netplan's files give it: what won instead. Reads only.
 
 netplan's files become systemd-networkd files below /run/systemd/network. An interface gets the first file by name that
-matches it, whoever wrote it; applying netplan again does not change that.
+matches it, whoever wrote it; applying netplan again does not change that. With NetworkManager they become connection
+profiles, and an owner's profile may be the one that is active.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import names_fit
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system, unit_state
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Finding, Netdev
 
-NETWORKD = "systemd-networkd.service"
+NETWORKD, MANAGER = "systemd-networkd.service", "NetworkManager.service"
 _MADE_BY_NETPLAN = "/run/systemd/network/10-netplan-"
 _DROPS = ("/etc/systemd/network", "/run/systemd/network")
 _RULES = ("/etc/udev/rules.d", "/run/udev/rules.d")
@@ -36,13 +38,32 @@ class Used:
 
 
 def masked(run: Run, content: str | None) -> str | None:
-    """Return a warning if netplan's file is for systemd-networkd and that is masked, so that nothing reads the file."""
-    if content is None or "renderer: NetworkManager" in content or unit_state(run, NETWORKD)[0] != "masked":
+    """Return a warning if the service that netplan's file is for is masked, so that nothing reads the file."""
+    if content is None:
+        return None
+    unit, other = (MANAGER, "networkd") if f"renderer: {netplan.MANAGER}" in content else (NETWORKD, netplan.MANAGER)
+    if unit_state(run, unit)[0] != "masked":
         return None
     return (
-        f"{NETWORKD} is masked on this node, but the netplan file relies on it: no interface is configured. Unmask it "
-        f"(`systemctl unmask {NETWORKD}`), or make NetworkManager the renderer of the node's netplan files."
+        f"{unit} is masked on this node, but the netplan file relies on it: no interface is configured. Unmask it "
+        f"(`systemctl unmask {unit}`), or make {other} the renderer of the node's netplan files."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """What NetworkManager does with an interface; None if it cannot be asked."""
+
+    state: str | None = None  # such as "connected" or "unmanaged"
+    profile: str | None = None  # the name of the active connection
+
+
+def managed(run: Run, name: str) -> Managed:
+    """Return what NetworkManager does with an interface, from `nmcli`."""
+    fields = "GENERAL.STATE,GENERAL.CONNECTION"
+    rc, out, _err = run(["nmcli", "--escape", "no", "--get-values", fields, "device", "show", name])
+    state, profile = [*out.splitlines(), "", ""][:2] if rc == 0 else ("", "")
+    return Managed(state.partition("(")[2].rstrip(")") or None, foreign.line(profile, 80).strip() or None)
 
 
 def used(run: Run, name: str) -> Used:
@@ -67,6 +88,7 @@ def winners(
         if file.path == path
         for stanza in file.stanzas
     ]
+    by_manager = any(stanza.renderer == netplan.MANAGER for stanza in stanzas)
     findings: dict[tuple[str, str], Finding] = {}
     for change in lacking:
         name = change.subject
@@ -78,7 +100,7 @@ def winners(
             for stanza in stanzas
             if netdev and netdev.mac and str(stanza.match.get("macaddress", "")).lower() == netdev.mac.lower()
             for pattern in [stanza.match.get("name")]
-            if pattern is not None and not names_fit(name, pattern)
+            if pattern is not None and not netplan.names_fit(name, pattern)
         ]
         if files.network and not files.network.startswith(_MADE_BY_NETPLAN):
             message = (
@@ -95,7 +117,26 @@ def winners(
             message = f"{lacks}: {path} matches an interface with its MAC and the name `{patterns[0]}`, but it is called {name}{by}."
             remedy = "Remove that, so that it has its usual name again (reboot, or rebind its driver); then run again."
             findings.setdefault((name, "renamed"), Finding("netplan.renamed", "error", name, message, remedy))
+        elif by_manager and (found := _manager_wins(run, name, lacks)):
+            findings.setdefault((name, "outranked"), found)
     return list(findings.values())
+
+
+def _manager_wins(run: Run, name: str, lacks: str) -> Finding | None:
+    """Return what NetworkManager does instead of netplan's profile."""
+    does = managed(run, name)
+    if does.state == "unmanaged":
+        message = f"{lacks}: NetworkManager leaves it alone (unmanaged), although netplan's file is for NetworkManager."
+        remedy = "Take it out of `unmanaged-devices` in /etc/NetworkManager/conf.d, and out of udev rules with NM_UNMANAGED; then run again."
+    elif does.profile and not does.profile.startswith("netplan-dgx-"):
+        message = f"{lacks}: NetworkManager's connection {does.profile!r} is active on it instead of netplan's."
+        remedy = (
+            "Delete that connection, or bind it to another interface (`nmcli connection modify … connection.interface-name …`); "
+            "then run again."
+        )
+    else:
+        return None
+    return Finding("netplan.outranked", "error", name, message, remedy)
 
 
 def _drop_ins(network: str | None, system_root: str) -> list[str]:

@@ -63,5 +63,7 @@ def changes(
         found["changes"] += vfs.compare(seen, gone) + vfs.drift(seen, host.functions, chosen, _source())
         found["findings"] += vfs.refusals(seen, host.functions, chosen) + vfs.removal_refusals(seen, gone)
     if "netplan" in parts:
-        found["changes"] += netplan_file.changes(seen, host, path)
+        differs = netplan_file.changes(seen, host, path)
+        found["changes"] += differs
+        found["findings"] += netplan.interruptions(seen) if differs else []
     return found

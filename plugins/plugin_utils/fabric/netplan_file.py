@@ -10,7 +10,13 @@ import typing as t
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node, PlannedHost, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Change,
+    Netplan,
+    Node,
+    PlannedHost,
+    from_plain,
+)
 
 
 def content(planned: PlannedHost, renderer: str | None = None) -> str:
@@ -20,17 +26,19 @@ def content(planned: PlannedHost, renderer: str | None = None) -> str:
 
 def changes(node: Node, planned: PlannedHost, path: str = netplan.PATH) -> list[Change]:
     """Return what netplan_vf would change on a node, from roce_info's facts."""
-    return netplan.drift(node, planned, content(planned, node.netplan.renderer), path=path)
+    named = netplan.with_names(planned, node.netplan, path)
+    return netplan.drift(node, named, content(named, node.netplan.renderer), path=path)
 
 
-def file_of(planned: t.Any, renderer: str | None = None) -> dict[str, t.Any]:
+def file_of(planned: t.Any, there: Netplan | None = None, path: str = netplan.PATH) -> dict[str, t.Any]:
     """Return `content` and `devices` (name, MAC, addresses, MTU) as the module netplan_vf takes them.
 
-    planned: a host of the plan in plain form. Raises CollectionError if it is malformed.
+    planned: a host of the plan in plain form. there: netplan on that host, as far as known. Raises CollectionError if the plan is malformed.
     """
-    host = from_plain(PlannedHost, planned)
+    there = there or Netplan()
+    host = netplan.with_names(from_plain(PlannedHost, planned), there, path)
     devices = [
         {"name": device.name, "mac": device.mac, "addresses": list(device.addresses), "mtu": device.mtu}
         for device in netplan.planned_devices(host)
     ]
-    return {"content": content(host, renderer), "devices": devices}
+    return {"content": content(host, there.renderer), "devices": devices}

@@ -63,6 +63,15 @@ def test_a_guest_that_is_no_folder_is_refused(tmp_path: Path) -> None:
         config.load({"DGXSPARK_LAB_GUEST": str(tmp_path / "none")}, 0)
 
 
+def test_nodes_have_networkd_unless_networkmanager_is_asked_for(tmp_path: Path) -> None:
+    assert config.load({}, 0).guest is None
+    guest = config.load({"DGXSPARK_LAB_RENDERER": "networkmanager"}, 0).guest
+    assert guest and "network-manager" in (guest / "packages.txt").read_text(encoding="utf-8").split()
+    for wrong in ({"DGXSPARK_LAB_RENDERER": "NetworkManager"}, {"DGXSPARK_LAB_GUEST": str(tmp_path)}):
+        with pytest.raises(LabError, match="DGXSPARK_LAB_RENDERER"):
+            config.load({"DGXSPARK_LAB_RENDERER": "networkmanager", **wrong}, 0)
+
+
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("spark8", 8)])
 def test_a_node_is_named_by_number_or_by_name(text: str, number: int) -> None:
     assert config.node_number(text) == number

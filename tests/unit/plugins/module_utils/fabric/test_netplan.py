@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import itertools
 import pathlib
 import re
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import yaml
@@ -76,7 +78,8 @@ def test_the_file_never_clashes_with_itself(vfs: int, renderer: str | None) -> N
     devices = netplan.planned_devices(planned)
     assert netplan.find_clashes([own], devices, netplan.PATH) == []
     for device in devices:
-        named = dataclasses.replace(device, name=device.name or "enp1s0f0v0")
+        name = f"{('enp1s0f0', 'enP2p1s0f0')[int(device.mac[10])]}v{device.mac[-1]}" if device.mac else None
+        named = dataclasses.replace(device, name=device.name or name)
         assert [s.id for s in own.stanzas if is_meant(s, named)], f"{device} is configured by nothing"
 
 
@@ -120,11 +123,35 @@ def test_what_networkmanager_gets(tmp_path: pathlib.Path) -> None:
     vf, pf = (made[f"netplan-dgx-p0f0{what}.nmconnection"] for what in ("v0", ""))
     assert "address1=10.100.0.1/24" in vf
     assert "mac-address=02:d6:01:00:00:00" in vf
+    assert "\ninterface-name=enp1s0f0v0\n" in vf, "netplan apply neither disconnects nor flushes another"
+    assert "\ninterface-name=enp1s0f0np0\n" in pf
     for text in (vf, pf):
         assert "mtu=9000" in text
         assert "method=link-local" not in text, "169.254 addresses give GIDs that are not valid here"
         assert "method=ignore" not in text, "the kernel then makes fe80 addresses"
     assert not [name for name in made if name.endswith(".network")]
+
+
+@given(vfs=st.integers(1, 7), names=st.sampled_from(["enp1s0f0v{}", "rail{}", None]))
+def test_netplan_finds_every_device_of_ours_that_networkmanager_has(vfs: int, names: str | None) -> None:
+    """`netplan apply` disconnects what a line `interface-name=` names: only then is a new address given (netplan 0.107 to 1.2)."""
+    planned = planned_host(vfs)
+    one = planned.functions[0]
+    there = tuple(dataclasses.replace(vf, netdev=names and names.format(vf.index)) for vf in one.vfs)
+    planned = dataclasses.replace(planned, functions=(dataclasses.replace(one, vfs=there), *planned.functions[1:]))
+    devices = [names.format(i) if names else f"enp1s0f0v{i}" for i in range(vfs)] + ["enp1s0f0np0", "enP7s7"]
+    found = [
+        device
+        for stanza in netplan.render(planned, netplan.MANAGER)["network"]["ethernets"].values()
+        for device in fnmatch.filter(devices, profile_name(stanza))
+    ]
+    assert sorted(found) == sorted(devices[:-1])
+
+
+def profile_name(stanza: dict[str, Any]) -> str:
+    """The value of `interface-name=` in a profile, as src/nm.c writes it and netplan_cli/cli/utils.py reads it."""
+    name = str(stanza["match"].get("name", ""))
+    return f"{name};" if set(name) & set("*[]?") else name
 
 
 def test_functions_with_other_names_have_vfs_with_other_names() -> None:
@@ -332,6 +359,12 @@ def test_a_vf_in_a_pod_or_gone_is_not_netplan_s_business() -> None:
     assert drift(vf_in(node(), netdev=None, place=Place("unbound"))) == {}
 
 
+def python(command: Sequence[str]) -> tuple[int, str, str]:
+    """Run a program as the node's Python."""
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(("match", "claims"), [("match: {}", True), ("", False), ("match: {name: enP7s7}", False)])
 def test_a_match_without_a_condition_claims_every_device(tmp_path: pathlib.Path, match: str, claims: bool) -> None:
     """As netplan writes NetworkManager's connection of no interface: it is DHCP on every port."""
@@ -341,12 +374,43 @@ def test_a_match_without_a_condition_claims_every_device(tmp_path: pathlib.Path,
         f"network: {{ethernets: {{NM-66: {{renderer: NetworkManager, {match or 'optional: true'}, dhcp4: true}}}}}}\n"
     )
 
-    def run(command: Sequence[str]) -> tuple[int, str, str]:
-        done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    files = read_system(run, system_root=str(tmp_path))[0].files
+    files = read_system(python, system_root=str(tmp_path))[0].files
     own = NetplanFile(netplan.PATH, "", "0600", (stanza("dgxspark-p0f0v0", macaddress=V0.mac),), None)
     clashes = netplan.find_clashes([*files, own], [V0], netplan.PATH)
     assert bool(clashes) == claims
     assert is_meant(files[0].stanzas[0], PF0) == claims
+
+
+# --- what applying interrupts -----------------------------------------------------------------------------------------
+
+# An owner's stanza, the renderer of all, an interface with an address, and whether `netplan apply` takes it down.
+APPLIED = [
+    ("ethernets: {NM-1: {match: {name: enP7s7}}}", "NetworkManager", "enP7s7", True),
+    ("ethernets: {enP7s7: {dhcp4: true}}", "NetworkManager", "enP7s7", True),
+    ("ethernets: {x: {match: {macaddress: '52:54:00:00:00:01'}, set-name: enP7s7}}", "NetworkManager", "enP7s7", True),
+    ("bonds: {bond0: {interfaces: []}}", "NetworkManager", "bond0", True),
+    ("ethernets: {renderer: NetworkManager, enP7s7: {}}", "networkd", "enP7s7", True),
+    ("ethernets: {enP7s7: {renderer: NetworkManager}}", "networkd", "enP7s7", True),
+    ("wifis: {wlP9s9: {}}", "networkd", "wlP9s9", True),
+    ("wifis: {NM-2: {match: {}, renderer: NetworkManager}}", "NetworkManager", "wlP9s9", True),
+    ("wifis: {NM-2: {match: {}, renderer: NetworkManager}}", "NetworkManager", "enP7s7", False),
+    ("ethernets: {enP7s7: {}}", "networkd", "enP7s7", False),
+    ("ethernets: {enP7s7: {renderer: networkd}}", "NetworkManager", "enP7s7", False),
+    ("ethernets: {NM-1: {match: {name: 'enP*'}}}", "NetworkManager", "enP7s7", False),  # netplan does not find it
+    ("ethernets: {NM-1: {match: {}}}", "NetworkManager", "enP7s7", False),
+    ("ethernets: {enP7s8: {}}", "NetworkManager", "enP7s7", False),
+]
+
+
+def test_what_netplan_takes_down_whenever_it_is_applied(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "etc/netplan"
+    folder.mkdir(parents=True)
+    for number, (stanza, renderer, _name, _down) in enumerate(APPLIED):
+        (folder / f"{number:02}.yaml").write_text(f"network: {{renderer: {renderer}, {stanza}}}\n")
+    files = read_system(python, system_root=str(tmp_path))[0].files
+    for (stanza, renderer, name, down), file in zip(APPLIED, files, strict=True):
+        other = (Netdev(name, ipv4=("192.168.50.168/24",)),)
+        found = netplan.interruptions(Node(netplan=Netplan(renderer, files=(file,)), other=other))
+        assert bool(found) == down, stanza
+        for words in (name, "192.168.50.168/24", file.path) if found else ():
+            assert words in str(found[0])

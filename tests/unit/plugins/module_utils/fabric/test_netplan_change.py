@@ -486,8 +486,62 @@ def test_a_masked_networkd_is_warned_of_and_named_where_nothing_came(host: FakeH
     lose(host)
     with pytest.raises(CollectionError, match="is masked"):
         confirm(host, asked)
-    manager = request(transaction="t2", content=text_of(planned_host()) + "# renderer: NetworkManager\n")
-    assert begin(host, manager, check_mode=True).warnings == []
+    assert begin(host, by_manager(), check_mode=True).warnings == []
+    host.node.units["NetworkManager.service"] = ("masked", "inactive")
+    (warning,) = begin(host, by_manager(), check_mode=True).warnings
+    assert "systemctl unmask NetworkManager.service" in warning
+
+
+# --- NetworkManager -----------------------------------------------------------------------------------------------------
+
+
+def by_manager(**changes: object) -> Request:
+    return request(**{"transaction": "t9", "content": text_of(planned_host(), "NetworkManager"), **changes})
+
+
+def nmcli(host: FakeHost, name: str, state: str, profile: str) -> None:
+    """As NetworkManager 1.52 answers."""
+    fields = "GENERAL.STATE,GENERAL.CONNECTION"
+    asked = ["nmcli", "--escape", "no", "--get-values", fields, "device", "show", name]
+    host.node.run.on(asked, (0, f"{state}\n{profile}\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("state", "profile", "told"),
+    [
+        ("100 (connected)", "my dhcp: any", r"'my dhcp: any' is active on it .*nmcli connection modify"),
+        ("100 (connected)", "bad\x1b[2J", r"'bad\?\[2J' is active on it"),
+        ("10 (unmanaged)", "", r"\(unmanaged\).*unmanaged-devices"),
+    ],
+)
+def test_what_networkmanager_does_instead_is_named(host: FakeHost, state: str, profile: str, told: str) -> None:
+    asked = by_manager()
+    begin(host, asked)
+    lose(host)
+    nmcli(host, "enp1s0f0v0", state, profile)
+    with pytest.raises(CollectionError, match=rf"enp1s0f0v0.*10\.100\.0\.1/24.*{told}") as refused:
+        confirm(host, asked)
+    assert [finding.id for finding in refused.value.findings] == ["netplan.outranked"]
+    nmcli(host, "enp1s0f0v0", "100 (connected)", "netplan-dgx-p0f0v0")  # the owner has followed the advice
+    assert begin(host, by_manager(transaction="t10")).state == "pending"
+
+
+@pytest.mark.parametrize(
+    ("management", "server", "seconds"),
+    [
+        ("renderer: NetworkManager, ethernets: {NM-1: {match: {name: enP7s7}}}", "10.0.2.15", 120),
+        ("renderer: networkd, ethernets: {enP7s7: {}}", "10.0.2.15", 60),
+        ("renderer: NetworkManager, ethernets: {NM-1: {match: {name: enP7s7}}}", "10.100.0.1", 60),  # came another way
+    ],
+)
+def test_a_change_has_more_time_where_netplan_takes_down_what_it_came_over(
+    host: FakeHost, management: str, server: str, seconds: float
+) -> None:
+    put(host.node.root, "/etc/netplan/01-mgmt.yaml", f"network: {{{management}}}\n")
+    outcome = begin(host, request(connection=f"10.0.2.2 40000 {server} 22"))
+    assert outcome.timeout == seconds
+    assert host.timer and host.timer[0] == pytest.approx(host.now + seconds)
+    assert bool([told for told in outcome.warnings if "takes enP7s7" in told]) == (seconds > 60)
 
 
 def test_addresses_that_come_a_little_later_are_waited_for(host: FakeHost) -> None:

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing as t
+from typing import Any
+
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.netplan_file import file_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import PATH
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    CollectionError,
+    Netplan,
+    NetplanFile,
+    NetplanStanza,
+    Node,
+    PlannedHost,
+    from_plain,
+    to_plain,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.netplan_file import changes, file_of
 from ansible_collections.dgxspark.cluster.tests.unit.netplan_fakes import planned_host
 
 PLANNED = to_plain(planned_host())
@@ -22,10 +37,53 @@ def test_the_text_says_whose_it_is_and_is_netplan_s_tree() -> None:
     assert made["devices"][1] == {"name": None, "mac": "02:d6:01:00:00:00", "addresses": ["10.100.0.1/24"], "mtu": 9000}
 
 
+MANAGER = Netplan(renderer="NetworkManager")
+
+
 def test_networkmanager_is_named_in_each_stanza_and_never_for_the_file() -> None:
-    network = yaml.safe_load(file_of(PLANNED, "NetworkManager")["content"])["network"]
+    network = yaml.safe_load(file_of(PLANNED, MANAGER)["content"])["network"]
     assert "renderer" not in network
     assert {stanza["renderer"] for stanza in network["ethernets"].values()} == {"NetworkManager"}
+
+
+def named(name: str | None) -> dict[str, Any]:
+    """The plan, with the name of the first VF as the node has it; None if it is in a pod, or not there yet."""
+    planned = planned_host()
+    first, other = planned.functions
+    vf = dataclasses.replace(first.vfs[0], netdev=name)
+    functions = (dataclasses.replace(first, vfs=(vf,)), other)
+    return t.cast("dict[str, Any]", to_plain(dataclasses.replace(planned, functions=functions)))
+
+
+def name_in(made: dict[str, Any]) -> object:
+    return yaml.safe_load(made["content"])["network"]["ethernets"]["dgx-p0f0v0"]["match"].get("name")
+
+
+def test_networkmanager_gets_the_name_that_a_vf_has_and_keeps_it_while_the_vf_is_in_a_pod() -> None:
+    assert name_in(file_of(named("rail0"), MANAGER)) == "rail0"
+    assert name_in(file_of(named(None), MANAGER)) == "enp1s0f0v0"  # systemd's name for it
+    assert name_in(file_of(named(None))) == "en*"
+
+    def written(name: object) -> Netplan:
+        stanza = NetplanStanza("ethernets", "dgx-p0f0v0", {"name": name, "macaddress": "02:d6:01:00:00:00"})
+        return Netplan("NetworkManager", files=(NetplanFile(PATH, "", "0600", (stanza,)),))
+
+    assert name_in(file_of(named(None), written("rail0"))) == "rail0"
+    assert name_in(file_of(named("rail1"), written("rail0"))) == "rail1"  # renamed: the next run says so
+    for no_name in ("en*", "a name", "x" * 16, ["rail0"], "a/b"):
+        assert name_in(file_of(named(None), written(no_name))) == "enp1s0f0v0"
+
+
+def test_a_node_whose_vfs_have_gone_into_a_pod_is_as_planned() -> None:
+    """The file is compared as text: a name that only the host knows must not come and go."""
+    content = file_of(named("rail0"), MANAGER)["content"]
+    stanzas = tuple(
+        NetplanStanza("ethernets", id_, stanza["match"], renderer=stanza["renderer"])
+        for id_, stanza in yaml.safe_load(content)["network"]["ethernets"].items()
+    )
+    file = NetplanFile(PATH, netplan.digest(content), "0600", stanzas)
+    node = Node(netplan=Netplan("NetworkManager", files=(file,)))
+    assert changes(node, from_plain(PlannedHost, named(None))) == []
 
 
 def test_the_same_plan_gives_the_same_text() -> None:
