@@ -85,7 +85,15 @@ def main() -> None:
     work, guards = knowledge.load("workloads", given.knowledge), knowledge.load("guards", given.knowledge)
     levels = tuple(map(int, given.levels.split(",")))
     asked = ChatRequest("engine", given.url, "", 1, 3600.0)
-    bench = Bench(asked, workload_of(given.workload, work), workload_of("greedy", work), levels, given.rounds, 3600.0)
+    bench = Bench(
+        asked,
+        workload_of(given.workload, work),
+        workload_of("greedy", work),
+        workload_of("known", work),
+        levels,
+        given.rounds,
+        3600.0,
+    )
     print(f"{platform.machine()}, Python {platform.python_version()}, workload {given.workload}, {given.rounds} rounds")
     print("   n   ok  tokens engine's    token   answer    first    ms each each/s    all/s  client µs/token")
     for result in measure(bench, limits_of(guards), across.load_limits_of(guards)):

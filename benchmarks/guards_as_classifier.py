@@ -2,8 +2,8 @@
 
 Usage: guards_as_classifier.py [tune|test]. For each family of texts, a model that writes them is judged by the whole bench at 1, 4 and 8
 requests at once: garbage passes if the level is good, benign text fails if it is not. `always`: it writes garbage to all requests;
-`together`: alone it is sound; `load`: it is sound whenever it is asked the greedy prompt, so that only the texts can tell. Beneath,
-the same for the guard of a single text.
+`together`: alone it is sound; `load`: it is sound whenever it is asked the greedy prompt; `unknown`: it is sound whenever the answer is
+known, so that only the texts can tell. Beneath, the same for the guard of a single text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def whole(half: guard_texts.Half) -> list[str]:
     """Return the lines of the bench's verdicts."""
     bad, good = guard_texts.of(half, True), guard_texts.of(half, False)
     lines, by = (
-        ["| n | garbage passes, always | together | load only | benign fails |", "|---|---|---|---|---|"],
+        [
+            "| n | garbage passes, always | together | load only | unknown only | benign fails |",
+            "|---|---|---|---|---|---|",
+        ],
         dict[str, str](),
     )
     for n in judged.LEVELS:

@@ -41,7 +41,15 @@ def corrupt(engine: pathlib.Path, model: pathlib.Path, tmp_path_factory: pytest.
 def measured(url: str, workload: str, *levels: int, rounds: int) -> dict[int, Result]:
     work, guards = knowledge.load("workloads", OWN), knowledge.load("guards")
     asked = ChatRequest("tiny", url, "", 1, 3600.0, model="tiny")
-    bench = Bench(asked, workload_of(workload, work), workload_of("greedy", work), levels, rounds, 3600.0)
+    bench = Bench(
+        asked,
+        workload_of(workload, work),
+        workload_of("greedy", work),
+        workload_of("known", work),
+        levels,
+        rounds,
+        3600.0,
+    )
     return {r.level.n: r for r in measure(bench, limits_of(guards), across.load_limits_of(guards))}
 
 

@@ -40,6 +40,25 @@ WORDS = "six seven eight nine"
 ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
 TENS = [f"{ten}{one}" for ten in ("twenty", "thirty") for one in ("", *(f"-{one}" for one in ONES.split()[:9]))]
 NUMBERS = ", ".join([*ONES.split(), "nineteen", *TENS, "forty"]) + "."
+# The workload `known`: words of a question → its answer.
+KNOWN = {
+    "217 plus 325": "542",
+    "903 minus 466": "437",
+    "24 times 16": "384",
+    "684 divided by 4": "171",
+    "158 plus 694": "852",
+    "731 minus 245": "486",
+    "31 times 12": "372",
+    "918 divided by 6": "153",
+    "France": "Paris",
+    "Japan": "Tokyo",
+    "after March": "April",
+    "Romeo": "Shakespeare",
+    "Cairo": "Egypt",
+    "after Monday": "Tuesday",
+    "rings": "Saturn",
+    "Brazil": "South America",
+}
 SCRIPT = {"token_s": 0.005, "status": 1, **json.loads(os.environ.get("SCRIPTED", "{}"))}
 
 
@@ -56,15 +75,22 @@ def end(lines: list[str], status: int) -> None:
 
 
 def tokens_for(prompt: str, limit: int) -> list[str]:
-    """Return what it says: a word goes on to nine, who asks for it is counted to forty, all else has words of its own."""
+    """Return what it says: a word goes on to nine, it counts to forty, knows what is KNOWN, and all else has words of its own."""
     if len(prompt.split()) == 1:
         said = f"{prompt} {WORDS}".split()
     elif "one to forty" in prompt:
         said = NUMBERS.split()
+    elif (known := answer_of(prompt)) is not None:
+        said = known.split()
     else:
         chance = random.Random(prompt)
         said = ["".join(chance.choices("abcdefghij", k=chance.randint(2, 8))) for _n in range(30)]
     return [word if number == 0 else f" {word}" for number, word in enumerate(said[:limit])]
+
+
+def answer_of(prompt: str) -> str | None:
+    """Return the right answer to a known question; None if it is none."""
+    return next((answer for words, answer in KNOWN.items() if words in prompt), None) if "alone" in prompt else None
 
 
 class Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import subprocess
 import sys
@@ -10,8 +11,10 @@ import urllib.request
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
 from ansible_collections.dgxspark.cluster.tests.stand_ins.outside import Outside
+from ansible_collections.dgxspark.cluster.tests.stand_ins.scripted_engine import answer_of
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 
@@ -20,6 +23,12 @@ def test_the_scripted_engine_refuses_flags_that_the_release_does_not_have() -> N
     ran = subprocess.run([*command, "--no-such", "1", "--fp9"], check=False, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
     assert "error: unrecognized arguments: --fp9 --no-such" in ran.stderr
+
+
+@pytest.mark.parametrize("prompt", knowledge.load("workloads")["known"]["prompts"], ids=lambda prompt: prompt["ask"])
+def test_the_scripted_engine_knows_what_the_bench_asks_and_no_question_has_its_answer(prompt: dict[str, str]) -> None:
+    assert re.search(prompt["expect"], answer_of(prompt["ask"]) or "")
+    assert re.search(prompt["early"], prompt["ask"]) and not re.search(prompt["expect"], prompt["ask"], re.IGNORECASE)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@
   a rewording; in a wrongly computed batch they diverge at once and lose the right answer. If this cannot be judged, a sign
   says why.
 - *alike*: one text for different questions.
-- *wrong*: questions with known answers, which catch fluent nonsense as *right* does.
+- *known*: questions with one right answer each, asked while the load goes on: garbage that the load alone brings is seen by its wrong
+  answers, whatever its letters.
+- *wrong*: the load's own questions with known answers, which catch fluent nonsense as *right* does.
 - *fingerprint*: equal speeds, and all cut at the limit. Sound streams of a lockstep batch look the same if all are cut,
   so this is garbage only if the texts say next to nothing, and a warning otherwise.
 """
@@ -32,6 +34,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
     built,
     compare,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question
 
 _WORD = re.compile(r"\w+")
 _REMEDY = (
@@ -44,6 +47,14 @@ _NOT_RIGHT = (
 _NOT_JUDGED = (
     "If requests of the greedy prompt failed, fix that first. Otherwise read the answers, and raise max_tokens of the workload "
     "`greedy` in your knowledge folder (mode quick has its own: run mode full), or ask there for something with one answer."
+)
+_NOT_KNOWN = (
+    "Read the answers; see the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size. A sound model "
+    "that does not know them needs other questions: the workload `known` in your knowledge folder."
+)
+_NOT_TOLD = (
+    "If these requests failed, fix that first. Otherwise raise max_tokens of the workload `known` in your knowledge folder (mode quick "
+    "has its own: run mode full)."
 )
 
 
@@ -92,6 +103,18 @@ class Wrong:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """At least `min_answers` known questions are asked. Garbage if more than the share `most` of the answers is wrong.
+
+    Not judged if that can be told of less than the share `judged` of them.
+    """
+
+    min_answers: int
+    most: float
+    judged: float
+
+
+@dataclass(frozen=True, slots=True)
 class Squeezed:
     """A text of at least `min_chars` characters that compresses by a factor of `ratio` says next to nothing."""
 
@@ -108,12 +131,21 @@ class LoadLimits:
     parting: Parting
     alike: Alike
     wrong: Wrong
+    known: Told
     squeezed: Squeezed
 
 
 def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits:
     """Build the limits from the entries of `knowledge/guards`, by id. Raises CollectionError that names guard and key."""
-    kinds = {"burst": Burst, "right": Right, "parting": Parting, "alike": Alike, "wrong": Wrong, "squeezed": Squeezed}
+    kinds = {
+        "burst": Burst,
+        "right": Right,
+        "parting": Parting,
+        "alike": Alike,
+        "wrong": Wrong,
+        "known": Told,
+        "squeezed": Squeezed,
+    }
     return LoadLimits(**built(entries, kinds))
 
 
@@ -265,6 +297,50 @@ def wrong(known: t.Sequence[tuple[Record, str | None]], limits: Wrong) -> list[S
         return []
     message = f"{len(missed)} of {len(texts)} answers with a known result are wrong, such as {' '.join(missed[0].split())[:80]!r}."
     return [Sign("bench.wrong", "error", message, _REMEDY)]
+
+
+def known(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told) -> list[Sign]:
+    """Check the answers to the known questions that were asked among the load's."""
+    found = _told(told, records)
+    missed = [text for is_right, text in found if is_right is False]
+    count = sum(is_right is not None for is_right, _text in found)
+    if not missed:
+        return []
+    message = (
+        f"{len(missed)} of {count} answers to known questions, asked among the load's, are wrong, such as "
+        f"{' '.join(missed[0].split())[:80]!r}."
+    )
+    return [Sign("bench.known", "error" if len(missed) > limits.most * count else "warning", message, _NOT_KNOWN)]
+
+
+def untold(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told) -> list[Sign]:
+    """Return a warning if it cannot be told whether the known questions were answered right: then nor can the load's be."""
+    count = sum(is_right is not None for is_right, _text in _told(told, records))
+    if count >= max(1.0, limits.judged * len(told)):
+        return []
+    message = (
+        f"Whether the load's answers are sound is not judged: {count} of {len(told)} known questions were answered."
+    )
+    return [Sign("bench.not-judged", "warning", message, _NOT_TOLD)]
+
+
+def _told(told: t.Sequence[Question], records: t.Sequence[Record]) -> list[tuple[bool | None, str]]:
+    """Return whether each answer is right, None if it was cut before that can be told, and its text."""
+    asked = {question.index: question for question in told}
+    return [
+        (_knows(record, asked[record.index]), record.content or record.reasoning)
+        for record in records
+        if record.status == "ok" and record.index in asked
+    ]
+
+
+def _knows(record: Record, question: Question) -> bool | None:
+    if record.content.strip() and record.finish_reason != "length":
+        return holds(question.expect, record.content)
+    text = f"{record.reasoning}\n{record.content}"
+    if holds(question.expect, text) or holds(question.early, text):
+        return True
+    return False if record.content.strip() else None
 
 
 def fingerprint(records: t.Sequence[Record], requests: Requests, squeezed: Squeezed, burst: Burst) -> list[Sign]:

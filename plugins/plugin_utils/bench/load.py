@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import math
 import ssl
@@ -54,7 +55,8 @@ class Planned:
     """A turn to come: how many run at once, their questions, and after how many seconds no more are sent.
 
     begins: it is the first turn of a group, which runs as a whole or not at all. scrape: it is the measured turn, so /metrics is read
-    before, during and after it, and its end is reported.
+    before, during and after it, and its end is reported. beside: requests that are sent all the while, to make up the load around
+    the questions; half of the `n` are these, they are dropped as soon as the questions are answered, and only garbage is kept of them.
     """
 
     n: int
@@ -63,6 +65,7 @@ class Planned:
     seconds: float
     scrape: bool = False
     begins: bool = False
+    beside: tuple[Workload, t.Sequence[Question]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +162,19 @@ async def _turns(
             marks.append(time.monotonic())
             if len(marks) > 1 and 2 * marks[-1] - marks[-2] - began > within_s:
                 break
-            if len(marks) > 1 and gone(done[-1].records):
+            if len(marks) > 1 and died(done):
                 say(f"{done[-1].n} at once: no request finished, the server is gone, and nothing more is tried")
                 break
-        done.append(await _turn(request, each, limits, say))
+        if each.beside and gone(done[-1].records):
+            done.append(Turn(each.n, (), len(each.questions), 0.0, 0.0))
+        else:
+            done.append(await _turn(request, each, limits, say))
     return done
+
+
+def died(done: t.Sequence[Turn]) -> bool:
+    """Whether the server was gone in the last turn in which it was asked anything."""
+    return gone(next((turn.records for turn in reversed(done) if turn.records), ()))
 
 
 def gone(records: t.Sequence[Record]) -> bool:
@@ -173,18 +184,32 @@ def gone(records: t.Sequence[Record]) -> bool:
 
 async def _turn(request: ChatRequest, planned: Planned, limits: Limits, say: Say) -> Turn:
     n, questions, seconds = planned.n, planned.questions, planned.seconds
-    request = dataclasses.replace(request, timeout=min(request.timeout, planned.workload.timeout_s))
     left, records = iter(questions), list[Record]()
     streams = set[ChatStream]()
     scrapes = [await _beside(request, "/metrics")] if planned.scrape else []
+    others = n // 2 if planned.beside else 0
+
+    async def ask(read_by: ssl.SSLContext | Arrivals, workload: Workload, question: Question) -> Record:
+        stream = ChatStream(time.monotonic(), workload.max_tokens)
+        streams.add(stream)
+        within = dataclasses.replace(request, timeout=min(request.timeout, workload.timeout_s))
+        record = await _one(read_by, within, workload, question, limits, stream)
+        streams.discard(stream)
+        return record
 
     async def user(read_by: ssl.SSLContext | Arrivals) -> None:
         for question in left:
-            stream = ChatStream(time.monotonic(), planned.workload.max_tokens)
-            streams.add(stream)
-            records.append(await _one(read_by, request, planned.workload, question, limits, stream))
-            streams.discard(stream)
+            records.append(await ask(read_by, planned.workload, question))
             if time.monotonic() - began >= seconds:
+                return
+
+    async def other(read_by: ssl.SSLContext | Arrivals, number: int) -> None:
+        workload, asked = t.cast(tuple[Workload, t.Sequence[Question]], planned.beside)
+        for question in itertools.islice(itertools.cycle(asked), number, None):
+            record = await ask(read_by, workload, question)
+            if record.status == "garbage":
+                records.append(record)
+            if record.status != "ok":
                 return
 
     async def watch() -> None:
@@ -196,11 +221,13 @@ async def _turn(request: ChatRequest, planned: Planned, limits: Limits, say: Say
 
     with reader(request) as read_by:
         began, busy = time.monotonic(), time.thread_time()
-        watching = asyncio.ensure_future(watch())
+        around = [asyncio.ensure_future(each) for each in (watch(), *(other(read_by, at) for at in range(others)))]
         try:
-            await asyncio.gather(*(user(read_by) for _number in range(n)))
+            await asyncio.gather(*(user(read_by) for _number in range(n - others)))
         finally:
-            watching.cancel()
+            for each in around:
+                each.cancel()
+            await asyncio.gather(*around, return_exceptions=True)
     wall, busy = time.monotonic() - began, time.thread_time() - busy
     if any(scrapes):
         scrapes.append(await _beside(request, "/metrics"))
@@ -208,7 +235,7 @@ async def _turn(request: ChatRequest, planned: Planned, limits: Limits, say: Say
         say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
     share = busy / wall if wall else 0.0
-    return Turn(n, tuple(records), len(questions) - len(records), wall, share, tuple(filter(None, scrapes)))
+    return Turn(n, tuple(records), max(0, len(questions) - len(records)), wall, share, tuple(filter(None, scrapes)))
 
 
 def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collection[ChatStream], passed: float) -> str:

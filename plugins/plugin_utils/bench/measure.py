@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One measurement: each concurrency level is warmed up, asked one greedy prompt, loaded, and judged.
+"""One measurement: each concurrency level is warmed up, asked one greedy prompt, loaded, asked what is known, and judged.
 
 Speed counts only for answers that pass the guards at the measured concurrency: a level with garbage is garbage,
 whatever its speed.
@@ -26,7 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures imp
     level_of,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Limits, Sign
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, gone, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Planned, Say, Turn, died, turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, Workload, questions
 
 _WARM_TOKENS = 16
@@ -37,12 +37,15 @@ class Bench:
     """What to measure. levels: requests at once; each level asks `rounds` times as many, and stops asking after `seconds`.
 
     greedy: the workload whose first prompt is asked twice alone and then at each level, to compare its answers.
+    known: the workload whose prompts have one right answer each. They are asked after each level's load, among as many of its
+    requests, in a turn of their own: so no figure has them, whereas what the load does to answers is seen.
     within_s: after the first, no level begins that would probably not end within this many seconds.
     """
 
     request: ChatRequest
     workload: Workload
     greedy: Workload
+    known: Workload
     levels: tuple[int, ...]
     rounds: int
     seconds: float
@@ -71,24 +74,31 @@ def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = la
     """Measure all levels, stopping at one whose server is gone. Raises CollectionError for invalid bounds, or if no request can be sent."""
     if not bench.levels or min(bench.levels) < 1 or bench.rounds < 1 or bench.seconds <= 0:
         raise CollectionError("levels, rounds and seconds must be more than 0, and one level or more must be given.")
-    _warm, alone, *done = turns(bench.request, _planned(bench, over.parting.min_answers), limits, say, bench.within_s)
-    results, start = [], 0
-    # Each level has a warm-up, the greedy prompt and the load.
-    for greedy, load in zip(done[1::3], done[2::3], strict=True):
+    _warm, alone, *done = turns(bench.request, _planned(bench, over), limits, say, bench.within_s)
+    results, start, first = [], 0, 0
+    # Each level has a warm-up, the greedy prompt, the load and the known questions.
+    for greedy, load, known in zip(done[1::4], done[2::4], done[3::4], strict=True):
         asked = questions(bench.workload, load.n * bench.rounds, start)
-        start += len(asked)
-        results.append(judged(bench, alone, greedy, load, asked, limits, over))
+        told = _told(bench, load.n, first, over)
+        start, first = start + len(asked), first + len(told)
+        results.append(judged(bench, alone, greedy, load, known, asked, told, limits, over))
     left = bench.levels[len(results) :]
-    if left and gone(done[-1].records):
+    if left and died(done):
         message = f"{results[-1].message} So {', '.join(map(str, left))} at once were not tried."
         results[-1] = dataclasses.replace(results[-1], message=message)
     return results
 
 
-def _planned(bench: Bench, answers: int) -> list[Planned]:
-    """Return the turns: warm-up, the greedy prompt alone, then for each level warm-up, the greedy prompt and the load.
+def _told(bench: Bench, n: int, first: int, over: across.LoadLimits) -> list[Question]:
+    """Return a level's known questions, as many as it has requests at once; asked as warm as the load's."""
+    known = dataclasses.replace(bench.known, temperature=bench.workload.temperature)
+    return questions(known, max(n, over.known.min_answers), first)
 
-    answers: how often a batch is asked the greedy prompt at least, so that it can be judged. One request at a time is no batch.
+
+def _planned(bench: Bench, over: across.LoadLimits) -> list[Planned]:
+    """Return the turns: warm-up, the greedy prompt alone, then for each level warm-up, the greedy prompt, the load, what is known.
+
+    A batch is asked the greedy prompt so often that it can be judged. One request at a time is no batch.
     """
     warm = dataclasses.replace(bench.greedy, max_tokens=min(_WARM_TOKENS, bench.greedy.max_tokens))
     greedy = dataclasses.replace(bench.greedy, temperature=0.0)
@@ -100,13 +110,18 @@ def _planned(bench: Bench, answers: int) -> list[Planned]:
     def hello(n: int) -> list[Question]:
         return [dataclasses.replace(question, text="Say hello.") for question in same(n)]
 
-    planned, start = [Planned(1, warm, hello(1), bench.seconds), Planned(1, greedy, same(2), bench.seconds)], 0
+    known = dataclasses.replace(bench.known, temperature=bench.workload.temperature)
+    planned = [Planned(1, warm, hello(1), bench.seconds), Planned(1, greedy, same(2), bench.seconds)]
+    start = first = 0
     for n in bench.levels:
         asked = questions(bench.workload, n * bench.rounds, start)
         start += len(asked)
         planned.append(Planned(n, warm, hello(n), bench.seconds, begins=True))
-        planned.append(Planned(n, greedy, same(max(n, answers) if n > 1 else 1), bench.seconds))
+        planned.append(Planned(n, greedy, same(max(n, over.parting.min_answers) if n > 1 else 1), bench.seconds))
         planned.append(Planned(n, bench.workload, asked, bench.seconds, scrape=True))
+        told = _told(bench, n, first, over)
+        first += len(told)
+        planned.append(Planned(n, known, told, math.inf, beside=(bench.workload, asked)))
     return planned
 
 
@@ -115,14 +130,16 @@ def judged(
     alone: Turn,
     greedy: Turn,
     load: Turn,
+    known: Turn,
     asked: t.Sequence[Question],
+    told: t.Sequence[Question],
     limits: Limits,
     over: across.LoadLimits,
 ) -> Result:
-    """Judge a level by its load, and by the greedy prompt's answers alone and at the same concurrency. Pure.
+    """Judge a level by its load, by the greedy prompt's answers alone and at the same concurrency, and by what is known. Pure.
 
-    The figures are the load's, but failures or garbage in the greedy prompt's turns count, too: without its answers
-    it is unknown whether a batch changes them.
+    asked, told: the questions of the load, and those with one right answer. The figures are the load's, but failures or garbage in
+    the other turns count, too: without their answers it is unknown whether the load's are sound.
     """
     level = level_of(load.n, load.records, over.burst)
     prompt = bench.greedy.prompts[0]
@@ -130,23 +147,26 @@ def judged(
     right = across.right(alone.records, greedy.records, prompt, over.right)
     # Answers that are right were judged, even if rounding makes two runs alone differ.
     unjudged = [] if right is not None else across.not_judged(load.n, alone.records, greedy.records, over.parting)
-    known = {question.index: question.expect for question in asked}
+    unjudged += across.untold(told, known.records, over.known)
+    expected = {question.index: question.expect for question in asked}
     whole = [dataclasses.replace(r, finish_reason=None) if bench.workload.cut else r for r in load.records]
     signs = [
         *across.fingerprint(whole, limits.requests, over.squeezed, over.burst),
         *parted,
         *(() if any(sign.severity == "error" for sign in parted) else right or ()),  # one error says it
         *across.not_judged(load.n, alone.records, greedy.records, over.parting),
-        *across.alike(_unknown(load.records, known, greedy.records), over.alike),
-        *across.wrong([(record, known.get(record.index)) for record in load.records], over.wrong),
+        *across.alike(_unknown(load.records, expected, greedy.records), over.alike),
+        *across.wrong([(record, expected.get(record.index)) for record in load.records], over.wrong),
+        *across.known(told, known.records, over.known),
         *_bursts(level),
     ]
-    beside = (*greedy.records, *alone.records)
+    beside = (*greedy.records, *alone.records, *known.records)
     level = dataclasses.replace(level, causes=_causes((*load.records, *beside)))
     asked_of = (
         (load.records, "requests"),
         (greedy.records, "requests of the greedy prompt"),
         (alone.records, "requests of the greedy prompt alone"),
+        (known.records, "known questions among the load's"),
     )
     bad = [_garbage(records, what) for records, what in asked_of if any(r.status == "garbage" for r in records)]
     failures = " ".join(

@@ -88,12 +88,18 @@ def works(wanted: Wanted, known: Known) -> list[Workload]:
 
 
 def _benches(wanted: Wanted, known: Known) -> list[Bench]:
-    asked, greedy, work = _asked(wanted), _workload(wanted, known, "greedy"), works(wanted, known)
+    asked, work = _asked(wanted), works(wanted, known)
+    greedy, told = _workload(wanted, known, "greedy"), _workload(wanted, known, "known")
+    unknown = [number for number, prompt in enumerate(told.prompts) if not prompt.get("expect")]
+    if unknown:
+        raise CollectionError(
+            f"workload known: prompts.{unknown[0]}: expect is missing. Say what a right answer contains."
+        )
     within_s = float(known.constants["bench.quick_time"]["value"]) if wanted.mode == "quick" else math.inf
     if wanted.mode == "quick":
-        greedy = dataclasses.replace(greedy, max_tokens=_QUICK_TOKENS // 2)
+        greedy, told = (dataclasses.replace(each, max_tokens=_QUICK_TOKENS // 2) for each in (greedy, told))
         work = [dataclasses.replace(each, max_tokens=_QUICK_TOKENS, cut=True) for each in work]
-    return [Bench(asked, each, greedy, wanted.levels, wanted.rounds, wanted.seconds, within_s) for each in work]
+    return [Bench(asked, each, greedy, told, wanted.levels, wanted.rounds, wanted.seconds, within_s) for each in work]
 
 
 def _measured(wanted: Wanted, known: Known, bench: Bench, say: Say) -> list[Result]:

@@ -32,13 +32,17 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request's prompt. number: which of the workload's prompts it is."""
+    """One request's prompt. number: which of the workload's prompts it is.
+
+    expect, early: patterns that a right answer contains, the second even if it is cut.
+    """
 
     index: int
     number: int
     text: str
     seed: int
     expect: str | None = None
+    early: str | None = None
 
 
 def workload_of(name: str, entries: t.Mapping[str, Plain]) -> Workload:
@@ -69,7 +73,14 @@ def questions(workload: Workload, count: int, start: int = 0) -> list[Question]:
         prompt = workload.prompts[number]
         before, told = shared or (_filling(workload, index) if workload.fill else ("", none))
         found.append(
-            Question(index, number, before + prompt["ask"], workload.seed + index, _expected(workload, prompt, told))
+            Question(
+                index,
+                number,
+                before + prompt["ask"],
+                workload.seed + index,
+                _expected(workload, prompt, told),
+                prompt.get("early"),
+            )
         )
     return found
 

@@ -14,13 +14,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.figures imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import GuardHit, TextGuard, limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Turn
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, judged
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import questions, workload_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Question, questions, workload_of
+from ansible_collections.dgxspark.cluster.tests.stand_ins.scripted_engine import answer_of
 
 from . import Family
 
 LEVELS = (1, 4, 8)
-# When a model writes its garbage: to all requests; to those together, and alone it is sound; to all but the greedy prompt's.
-MODES = ("always", "together", "load")
+# When a model writes its garbage: to all requests; to those together, and alone it is sound; to all but the greedy prompt's; to all
+# that has no known answer.
+MODES = ("always", "together", "load", "unknown")
 _ROUNDS, _CHARS = 2, 4  # characters of a token
 _ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
@@ -57,9 +59,17 @@ SOUND = [
     ("The user wants the numbers from one to forty. I will write them.", ", ".join(_NUMBERS)),
     (THOUGHTS, ""),
 ]
+# What a sound model answers to a known question: reasoning, and answer.
+TOLD: list[t.Callable[[str, str], tuple[str, str]]] = [
+    lambda _ask, answer: ("", answer),
+    lambda _ask, answer: ("", f"The answer is **{answer}**."),
+    lambda ask, answer: ("", f"You asked: {ask}\n\nThat would be {answer}, of course.\n"),
+    lambda ask, answer: (f"The user asks: {ask} I know that: {answer}. No more words.", answer),
+    lambda ask, _answer: (f"The user asks: {ask} {THOUGHTS}", ""),
+]
 GUARDS, WORK = knowledge.load("guards"), knowledge.load("workloads")
 LIMITS, OVER = limits_of(GUARDS), load_limits_of(GUARDS)
-CHAT, GREEDY = workload_of("chat", WORK), workload_of("greedy", WORK)
+CHAT, GREEDY, KNOWN = (workload_of(name, WORK) for name in ("chat", "greedy", "known"))
 
 
 @functools.cache
@@ -93,16 +103,27 @@ def record(index: int, question: int, said: tuple[str, str], max_tokens: int) ->
 
 
 def result(family: Family, n: int, mode: str, seed: int) -> Result:
-    """Return the bench's result of a model that writes this family's texts; a benign one counts to forty when asked to."""
+    """Return the bench's result of a model that writes this family's texts.
+
+    A benign one counts to forty when asked to, and knows what is known; with an odd seed, all but one of it.
+    """
     chance, sound, seen = random.Random(f"{family.name} {n} {mode} {seed}"), SOUND[seed % len(SOUND)], set[str]()
     (greedy,) = questions(GREEDY, 1)
     asked = questions(CHAT, n * _ROUNDS, seed)
+    told = questions(KNOWN, max(n, OVER.known.min_answers), seed * 4)
 
     def counted(is_sound: bool, count: int) -> Turn:
         said: t.Iterable[tuple[str, str]] = (
             itertools.repeat(sound) if is_sound else iter(lambda: ("", family.make(chance, greedy.text)), None)
         )
         return turn(n, [record(at, 0, each, GREEDY.max_tokens) for at, each in zip(range(count), said, strict=False)])
+
+    def known(place: int, question: Question) -> tuple[str, str]:
+        if family.garbage and mode in ("always", "load", *(["together"] if n > 1 else [])):
+            return "", family.make(chance, question.text)
+        if place == 0 and seed % 2:
+            return "", "I do not know that."
+        return TOLD[seed % len(TOLD)](question.text, answer_of(question.text) or "")
 
     def answered(text: str) -> str:
         answer = family.make(chance, text)
@@ -111,14 +132,17 @@ def result(family: Family, n: int, mode: str, seed: int) -> Result:
         seen.add(answer)
         return answer
 
+    heard = [record(q.index, q.number, known(at, q), KNOWN.max_tokens) for at, q in enumerate(told)]
     load = [record(q.index, q.number, ("", answered(q.text)), CHAT.max_tokens) for q in asked]
-    bench = Bench(ChatRequest("a", "http://127.0.0.1/v1", "", 1, 9.0), CHAT, GREEDY, LEVELS, _ROUNDS, 60.0)
+    bench = Bench(ChatRequest("a", "http://127.0.0.1/v1", "", 1, 9.0), CHAT, GREEDY, KNOWN, LEVELS, _ROUNDS, 60.0)
     return judged(
         bench,
         counted(not family.garbage or mode != "always", 2),
-        counted(not family.garbage or mode == "load", max(n, OVER.parting.min_answers) if n > 1 else 1),
+        counted(not family.garbage or mode in ("load", "unknown"), max(n, OVER.parting.min_answers) if n > 1 else 1),
         turn(n, load),
+        turn(n, heard),
         asked,
+        told,
         LIMITS,
         OVER,
     )

@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
+from ansible_collections.dgxspark.cluster.tests.stand_ins.scripted_engine import answer_of
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import (
     CLOSE,
     Answer,
@@ -42,6 +43,7 @@ def run(server: ManyServer, *levels: int, said: list[str] | None = None, **more:
     bench = Bench(
         request=ChatRequest(name="default", url=server.url, prompt="", max_tokens=1, timeout=10.0, model="m"),
         greedy=workload_of("greedy", ENTRIES),
+        known=workload_of("known", ENTRIES),
         levels=levels,
         **({"workload": workload_of("chat", ENTRIES), "rounds": 1, "seconds": 30.0} | more),
     )
@@ -252,3 +254,79 @@ def test_a_level_whose_answers_cannot_be_judged_is_not_good(server: ManyServer) 
     assert result.verdict == "failed"
     assert "is not judged" in result.message
     assert "raise max_tokens" in result.message
+
+
+def asks(request: Request) -> str:
+    return str(request.body["messages"][0]["content"])
+
+
+def loaded_only(server: ManyServer, spoilt: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    """Sound to the greedy prompt and to each known question, unless requests of the load run beside it."""
+    return lambda request: spoilt(request) if answer_of(asks(request)) and server.most > 1 else sound(request)
+
+
+def test_garbage_that_only_the_load_brings_is_seen_by_wrong_answers_whatever_its_letters(
+    server: ManyServer,
+) -> None:
+    text = "maison avec le sur dans une petite"
+    server.answering = loaded_only(server, lambda request: sse(f"{text} {request.body['seed']}", tokens=8))
+    found = run(server, 1, 4)
+    assert found[1].verdict == "good"
+    assert (found[4].verdict, [sign.id for sign in found[4].signs]) == ("garbage", ["bench.known"])
+    assert f"4 of 4 answers to known questions, asked among the load's, are wrong, such as '{text} " in found[4].message
+
+
+def test_known_questions_are_asked_among_the_load_s_and_no_figure_has_them(server: ManyServer) -> None:
+    """Half of what runs at once are the load's own prompts, which are dropped with the last known answer."""
+    chat = [prompt["ask"] for prompt in workload_of("chat", ENTRIES).prompts]
+    server.answering = lambda request: (
+        sse(*(f"{word} " for word in str(answer_of(asks(request))).split()), tokens=1, pause=0.02)
+        if answer_of(asks(request))
+        else sound(request)
+    )
+    result = run(server, 4, workload=workload_of("chat", ENTRIES))[4]
+    asked = [asks(request) for request in server.requests]
+    first = min(at for at, text in enumerate(asked) if answer_of(text))
+    assert sum(answer_of(text) is not None for text in asked) == 4
+    assert len([text for text in asked[:first] if text in chat[:4]]) >= 4
+    assert len([text for text in asked if text in chat]) > 4
+    assert server.most == 4
+    assert (result.level.ok, result.level.tokens, len(result.requests)) == (4, 120, 4)
+    assert result.verdict == "good"
+
+
+def test_one_known_answer_of_four_may_be_missed_and_is_shown(server: ManyServer) -> None:
+    server.answering = lambda request: sse("I do not know.", tokens=4) if "France" in asks(request) else sound(request)
+    result = run(server, 4)[4]
+    assert (result.verdict, [(s.id, s.severity) for s in result.signs]) == ("good", [("bench.known", "warning")])
+
+
+def thought(text: str) -> Answer:
+    said = [chunk(delta(None, reasoning_content=text))]
+    return [head(), *said, chunk(delta("", "length")), chunk(event("[DONE]")), chunk(b"")]
+
+
+def test_thoughts_that_are_cut_are_sound_if_they_are_about_the_question_else_the_level_is_not_judged(
+    server: ManyServer,
+) -> None:
+    server.answering = lambda request: (
+        thought(f"The user asks: {asks(request)} So I have to") if answer_of(asks(request)) else sound(request)
+    )
+    assert run(server, 4)[4].verdict == "good"
+    server.answering = lambda request: (
+        thought("".join(words(asks(request), 60))) if answer_of(asks(request)) else sound(request)
+    )
+    result = run(server, 4)[4]
+    assert result.verdict == "failed"
+    assert "0 of 4 known questions were answered" in result.message and "raise max_tokens" in result.message
+
+
+def test_failed_known_questions_decide(server: ManyServer) -> None:
+    server.answering = lambda request: (
+        [head("500 Internal Server Error", "text/plain", chunked=False, Content_Length="4") + b"boom"]
+        if answer_of(asks(request))
+        else sound(request)
+    )
+    result = run(server, 4)[4]
+    assert (result.verdict, result.level.ok, result.level.causes) == ("failed", 4, {"tokens.http": 4})
+    assert "4 of 4 known questions among the load's failed" in result.message
