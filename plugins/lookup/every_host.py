@@ -47,6 +47,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
     def run(self, terms: list[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
         """Return the pattern for all hosts."""
         try:
-            return [all_hosts((variables or {}).get("groups") or {}, needed=not context.CLIARGS.get("syntax"))]
+            groups, sources = (variables or {}).get("groups") or {}, context.CLIARGS.get("inventory") or ()
+            return [all_hosts(groups, needed=not context.CLIARGS.get("syntax"), sources=sources)]
         except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.every_host: {exc}") from exc

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 import typing as t
 
@@ -35,12 +36,21 @@ def _command(names: t.Sequence[str]) -> str:
     return f"-l '~^{stem}{numbers}$'"
 
 
-def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True) -> str:
-    """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none."""
+def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True, sources: t.Sequence[str] = ()) -> str:
+    """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none.
+
+    sources: the values of `-i`.
+    """
     if needed and not groups.get("all"):
+        absent = [each for each in map(str, sources) if "," not in each and not pathlib.Path(each).exists()]
+        if not absent:
+            raise CollectionError(
+                "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "
+                "dgxspark.cluster.discover writes, or a copy of inventories/example."
+            )
+        name = pathlib.Path(absent[0]).name
         raise CollectionError(
-            "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as a copy of "
-            "inventories/example."
+            f"-i {name}: there is no such file or folder. If {name} is a host, end the list with a comma: -i '{name},'"
         )
     return "all"
 
@@ -67,7 +77,8 @@ def check_limit(
         stem, first = match["stem"], match["first"]
         # "spark[2:]" is open-ended: a reader takes it as every name from spark2 on.
         last = match["last"] or (str(_highest(stem, hosts)) if match["range"] else first)
-        meant = [name for name in _spelled(stem, first, last) if name in hosts]
+        spelled = _spelled(stem, first, last)
+        meant = [name for name in spelled if name in hosts]
         end = None if match["range"] and not match["last"] else int(last) + 1
         got = list(groups.get(stem, ()))[int(first) : end]
         if meant and set(meant) != set(got):
@@ -82,6 +93,16 @@ def check_limit(
                     f"Ansible reads it as {means}; it looks like {', '.join(meant)}.",
                     f"Use names: {_command(meant)}. Or give the inventory a group {stem!r} whose first member is "
                     "the controller, followed by the Sparks in order, as inventories/example has it.",
+                )
+            )
+        elif meant and (beyond := [name for name in spelled if name not in hosts]):
+            findings.append(
+                Finding(
+                    "limit.beyond",
+                    "error",
+                    f"--limit {term}",
+                    f"the inventory has no {', '.join(beyond)}: it would reach only {', '.join(meant)}.",
+                    f"Use {_command(meant)}, or leave out the limit for all hosts.",
                 )
             )
     known = [name for target in targets for name in groups.get(target, ())]

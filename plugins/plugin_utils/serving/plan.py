@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     estimate,
     evidence,
+    fewer,
     findings,
     kept_secrets,
     launch,
@@ -240,6 +241,7 @@ def launch_plan(
     accept = ours.get("accept", ())
     build = build or builder(knowledge_dirs, accept, chosen.mods if "recipe" in entry else ())
     made = _Making(entry, cluster, known, instance, accept, build, of_files)
+    _enough(chosen, cluster, knowledge_dirs)
     result = made.planned(chosen)
     found, ranks = result.found, result.ranks
     told, ways = remedies.planned(result.outcome, lambda change: made.changed(chosen, change))
@@ -271,6 +273,20 @@ def launch_plan(
         "weights": _weights(chosen, found.settings),
         "ranks": [_dict(rank) for rank in ranks],
     }
+
+
+def _enough(chosen: Profile, cluster: t.Mapping[str, t.Any], dirs: t.Sequence[str]) -> None:
+    """Raise CollectionError if the profile needs more hosts than there are; it names the nearest profiles that fit."""
+    hosts = _hosts(cluster)
+    if not hosts or len(hosts) >= chosen.nodes:
+        return
+
+    def runs(profile: str, variant: str) -> bool:
+        of = {key: value for key, value in cluster.items() if key in ("nodes", "free_gib", "taken_gib", "platform")}
+        made = launch_plan(profile, of, {"variant": variant} if variant else {}, dirs)
+        return bool(made["verdict"] != "blocked")
+
+    raise CollectionError(fewer.refusal(chosen, len(hosts), fewer.fitting(chosen, len(hosts), dirs, runs)))
 
 
 def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) -> Plain:

@@ -13,7 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, near_names
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.hub_names import model_key
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import (
     Attention,
@@ -184,11 +184,25 @@ def _found(profile: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int
         if model_key(entry["model"]) == model_key(profile)
     ]
     if not named:
-        raise knowledge.KnowledgeError(f"There is no profile {profile!r}. Known: {', '.join(sorted(known))}.")
+        raise knowledge.KnowledgeError(_unknown(profile, known))
     if len(named) > 1:
         ids = ", ".join(sorted(entry["id"] for entry in named))
         raise knowledge.KnowledgeError(f"profile: {profile!r} has several profiles: {ids}. Name one of these.")
     return named[0]
+
+
+def _unknown(profile: str, known: t.Mapping[str, Entry]) -> str:
+    """Say what was probably meant: an id, or the profile of a model."""
+    ids = {
+        **{str(entry["model"]): name for name, entry in known.items() if "model" in entry},
+        **{name: name for name in known},
+    }
+    near = list(dict.fromkeys(ids[each] for each in near_names.nearest(profile, ids)))
+    told = f"Did you mean {near_names.either(near)}? " if near else ""
+    return (
+        f"There is no profile {profile!r}. {told}`ansible-playbook dgxspark.cluster.models -e sparks=N` lists all {len(known)}; "
+        "dgxspark.cluster.profile makes one of a model's own files."
+    )
 
 
 def find(profile: str | Entry, overlays: t.Sequence[str] = ()) -> Entry:

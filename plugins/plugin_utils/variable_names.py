@@ -1,0 +1,105 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which variables this collection knows, and which of an owner's are probably misspelled.
+
+A name that begins with a prefix of ours and that nothing reads would be passed over in silence. What is known is read from the
+roles, the playbooks and the plugins themselves: there is no list to keep.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import near_names
+
+COLLECTION = pathlib.Path(__file__).resolve().parents[2]
+# Others use these prefixes too: a name that is not ours may be theirs.
+SHARED = frozenset({"k3s", "nccl"})
+_YAML = ("playbooks/*.yml", "playbooks/tasks/*.yml", "roles/*/*/*.yml", "roles/*/templates/*.j2")
+_CODE = ("plugins/action/*.py", "plugins/lookup/*.py", "plugins/filter/*.py", "plugins/plugin_utils/**/*.py")
+_SET = re.compile(r"(?m)^\s*register: *(\w+)")
+
+
+@functools.cache
+def prefixes() -> tuple[str, ...]:
+    """Return the prefixes of our variables, without the underscore: the roles' names, and dgxspark."""
+    return ("dgxspark", *sorted(path.name for path in (COLLECTION / "roles").iterdir() if path.is_dir()))
+
+
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    # Not an attribute or a module (x.k3s_plan), part of a path, or part of a longer name (__k8s_dgx_plan).
+    return re.compile(rf"(?<![\w./-])(?:{'|'.join(prefixes())})_[A-Za-z0-9_]*[A-Za-z0-9]\b")
+
+
+def ours(name: str) -> str:
+    """Return the prefix if a name begins with one of ours, else ""."""
+    return max((each for each in prefixes() if name.startswith(f"{each}_")), key=len, default="")
+
+
+def _named(patterns: t.Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names in these files, and those that a task registers."""
+    names, registered = set(), set()
+    for pattern in patterns:
+        for path in COLLECTION.glob(pattern):
+            text = path.read_text(encoding="utf-8")
+            names |= set(_pattern().findall(text))
+            registered |= set(_SET.findall(text))
+    return frozenset(names), frozenset(registered)
+
+
+@functools.cache
+def of_playbooks() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names in roles and playbooks, and those that a task registers."""
+    return _named(_YAML)
+
+
+@functools.cache
+def of_plugins() -> frozenset[str]:
+    """Return the names that plugins read themselves."""
+    return _named(_CODE)[0]
+
+
+def unknown(names: t.Iterable[str]) -> list[str]:
+    """Return the names with a prefix of ours that nothing here reads."""
+    candidates = sorted({name for name in names if ours(name)} - of_playbooks()[0])
+    return [name for name in candidates if name not in of_plugins()] if candidates else []
+
+
+def _meant(name: str, known: t.Sequence[str]) -> str:
+    """Return "Did you mean …?", or "": the same prefix makes no two names alike."""
+    prefix = f"{ours(name)}_"
+    tails = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
+    near = near_names.nearest(name.removeprefix(prefix), tails, 1)
+    found = [prefix + near[0]] if near else near_names.nearest(name, known, 1, 0.85)
+    return f"Did you mean {found[0]}?" if found else ""
+
+
+def check(given: t.Mapping[str, str]) -> list[Finding]:
+    """Return what is wrong with an owner's variables: an error, or a warning for a prefix that others use too.
+
+    given: where each variable is set, by name, such as "-e" or "host spark1".
+    """
+    found = []
+    for name in unknown(given):
+        known, registered = of_playbooks()
+        told = _meant(name, sorted((known | of_plugins()) - registered))
+        shared = ours(name) in SHARED
+        remedy = told or "Remove it."
+        if not shared:
+            remedy += f" A variable of your own needs another prefix than {ours(name)}_."
+        found.append(
+            Finding(
+                "variables.unknown",
+                "warning" if shared else "error",
+                f"{name} ({given[name]})",
+                "no playbook or role of this collection reads a variable of this name.",
+                remedy,
+            )
+        )
+    return found

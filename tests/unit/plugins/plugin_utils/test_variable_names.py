@@ -1,0 +1,68 @@
+"""A misspelled variable is named with what was meant; no variable of a guide, an inventory or a test is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import variable_names
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
+# What sets a variable: a YAML key, a JSON key, name=value.
+_SET = re.compile(r"""(?:^|[\s{,'"(])(?P<name>[a-z0-9]+(?:_[a-z0-9]+)+)(?:: |:$|"\s*:|'\s*:|=(?!=))""", re.MULTILINE)
+TEXTS = (
+    *("README.md", "docs/docsite/rst/*.rst", "inventories/**/*.yml", "roles/*/README.md", "benchmarks/*.py"),
+    *("molecule/**/*.yml", "lab/**/*.yml", "tests/**/*.yml", "tests/**/*.py"),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant", "severity"),
+    [
+        ("dgxspark_fabrik", "dgxspark_fabric", "error"),
+        ("k8s_dgx_model_profil", "k8s_dgx_model_profile", "error"),
+        ("sriov_roce_reset_stranted", "sriov_roce_reset_stranded", "error"),
+        ("netplan_vf_foreign_stanza", "netplan_vf_foreign_stanzas", "error"),
+        ("dgxspark_bench_ur", "dgxspark_bench_url", "error"),
+        ("dgxspark_knowledge_dir", "dgxspark_knowledge_dirs", "error"),
+        ("k3s_versoin", "k3s_version", "warning"),
+        ("nccl_debugg", "nccl_debug", "warning"),
+    ],
+)
+def test_a_misspelled_name_is_found_with_what_was_meant(name: str, meant: str, severity: str) -> None:
+    [found] = variable_names.check({name: "-e"})
+    assert (found.severity, found.subject) == (severity, f"{name} (-e)")
+    assert f"Did you mean {meant}?" in found.remedy
+
+
+def test_names_of_others_are_none_of_our_business() -> None:
+    given = ("ansible_user", "sparks", "my_dgxspark_fabric", "netplan_path", "k8s_version", "dgxspark")
+    assert not variable_names.unknown(given)
+
+
+def test_a_name_that_is_like_none_says_so() -> None:
+    [found] = variable_names.check({"dgxspark_of_my_own_making": "inventory, host spark1"})
+    assert found.remedy == "Remove it. A variable of your own needs another prefix than dgxspark_."
+
+
+def test_every_option_of_every_role_is_known() -> None:
+    names = {
+        name
+        for path in ROOT.glob("roles/*/meta/argument_specs.yml")
+        for name in re.findall(r"(?m)^      (\w+):$", path.read_text(encoding="utf-8"))
+    }
+    assert len(names) > 100 and not variable_names.unknown(names)
+
+
+def test_no_variable_of_guides_inventories_and_tests_is_refused() -> None:
+    found = {
+        name: str(path.relative_to(ROOT))
+        for pattern in TEXTS
+        for path in sorted(ROOT.glob(pattern))
+        if path.name != "test_variable_names.py"
+        for name in _SET.findall(path.read_text(encoding="utf-8"))
+    }
+    given = {name: where for name, where in found.items() if variable_names.ours(name)}
+    assert len(given) > 140
+    assert [str(each) for each in variable_names.check(given) if each.severity == "error"] == []
