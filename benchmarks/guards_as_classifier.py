@@ -1,6 +1,6 @@
 """Measures the guards as a classifier, on the half of the texts of tests/unit/guard_texts that nothing was tuned on.
 
-Usage: guards_as_classifier.py [tune|test]. For each family of texts, a model that writes them is judged by the whole bench at 1, 4 and 8
+Usage: guards_as_classifier.py [tune|test|blind]. For each family of texts, a model that writes them is judged by the whole bench at 1, 4 and 8
 requests at once: garbage passes if the level is good, benign text fails if it is not. `always`: it writes garbage to all requests;
 `together`: alone it is sound; `load`: it is sound whenever it is asked the greedy prompt; `unknown`: it is sound whenever the answer is
 known, so that only the texts can tell. Beneath, the same for the guard of a single text.
@@ -13,6 +13,7 @@ import random
 import runpy
 import subprocess
 import sys
+import typing as t
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
@@ -50,7 +51,9 @@ def whole(half: guard_texts.Half) -> list[str]:
             by |= {f"{name} ({mode}, n={n})": f"{count}/{SEEDS} pass" for name, count in passed.items() if count}
         failed = {each.name: SEEDS - _good(each, n, "always") for each in good}
         by |= {f"{name} (n={n})": f"{count}/{SEEDS} fail" for name, count in failed.items() if count}
-        lines.append(f"| {n} | {' | '.join(cells)} | {share(sum(failed.values()), SEEDS * len(good))} |")
+        lines.append(
+            f"| {n} | {' | '.join(cells)} | {share(sum(failed.values()), SEEDS * len(good)) if good else '-'} |"
+        )
     return [*lines, "", *(f"- {name}: {count}" for name, count in by.items())]
 
 
@@ -70,7 +73,7 @@ def single(half: guard_texts.Half) -> list[str]:
         lines.append(f"| {each.name} | {'garbage' if each.garbage else 'benign'} | {count}/{SEEDS} | {each.source} |")
     (caught, bad), (blamed, good) = totals[True], totals[False]
     return [
-        f"Single texts: {share(bad - caught, bad)} of garbage pass, {share(blamed, good)} of benign fail.",
+        f"Single texts: {share(bad - caught, bad)} of garbage pass, {share(blamed, good) if good else 'none'} of benign fail.",
         "",
         *lines,
     ]
@@ -86,4 +89,4 @@ def main(half: guard_texts.Half) -> None:
 
 
 if __name__ == "__main__":
-    main("tune" if sys.argv[1:] == ["tune"] else "test")
+    main(t.cast(guard_texts.Half, next((half for half in ("tune", "blind") if sys.argv[1:] == [half]), "test")))

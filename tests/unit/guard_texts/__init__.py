@@ -2,8 +2,7 @@
 
 All are our own or made here from a seed, so that any licence fits. A family is a function of a random generator and the question asked
 that returns an answer. What engines really write is imitated from reports, and the family says from which;
-the rest is imagined, and says so. A family is in one half only.
-An older checkout is measured with the same texts: copy this folder and benchmarks/guards_as_classifier.py into it.
+the rest is imagined, and says so. A family is in one half only. What is `blind` was written after the guards and by other methods.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 Make = t.Callable[[random.Random, str], str]
-Half = t.Literal["tune", "test"]
+Half = t.Literal["tune", "test", "blind"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,6 @@ def family(half: Half, garbage: bool, source: str) -> t.Callable[[Make], Make]:
 
 def of(half: Half, garbage: bool) -> list[Family]:
     """Return the families of one half and kind."""
-    for name in ("benign", "garbage", "prose"):  # each adds its families
+    for name in ("benign", "garbage", "prose", "blind"):  # each adds its families
         importlib.import_module(f"{__name__}.{name}")
     return [each for each in FAMILIES.values() if (each.half, each.garbage) == (half, garbage)]
