@@ -1,4 +1,4 @@
-"""From nothing but the README: lab up, then the steps of "Five minutes, with your Sparks", one after the other, each timed.
+"""From nothing but the README: lab up, then the steps of "With your Sparks", one after the other, each timed.
 
 The commands are read from README.md and run unchanged in an empty folder. The Sparks are two virtual ones of a lab of its own
 (DGXSPARK_LAB_NAME, _PORT), which an ssh configuration puts at the README's addresses. MORE has what is added to the README's
@@ -32,12 +32,17 @@ WHY = """Beside the README: `-u root`, since the lab's nodes have no other user;
 (`dgxspark_discover_window`, `netplan_vf_rollback_timeout`)."""
 
 
+def typed() -> list[str]:
+    """Return all commands of the README."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", (ROOT / "README.md").read_text(encoding="utf-8"))
+    return re.findall(r"(?m)^(?: {4}| {7})([a-z].*)$", text)
+
+
 def commands() -> list[str]:
-    """Return the README's commands, from `discover` on."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## Five minutes, with your Sparks")[1].split("\n## ")[0]
-    typed = re.findall(r"(?m)^ {7}(\S.*)$", section)
-    return typed[next(n for n, line in enumerate(typed) if "discover" in line) :]
+    """Return the README's commands for Sparks without K3s: from `discover` on, up to `verify`."""
+    all_of_it = typed()
+    first, last = (next(n for n, line in enumerate(all_of_it) if word in line) for word in ("discover", "verify"))
+    return all_of_it[first : last + 1]
 
 
 def with_more(command: str) -> str:
@@ -95,10 +100,10 @@ def main(place: pathlib.Path) -> int:
                 folder = folder / command[3:]
                 rows.append((command, 0.0, 0))
                 continue
-            typed = with_more(command)
-            seconds, code = timed(typed, folder, place / f"logs/{number}.log")
-            rows.append((typed, seconds, code))
-            print(f"{seconds:6.0f} s, exit {code}: {typed}", flush=True)
+            line = with_more(command)
+            seconds, code = timed(line, folder, place / f"logs/{number}.log")
+            rows.append((line, seconds, code))
+            print(f"{seconds:6.0f} s, exit {code}: {line}", flush=True)
     finally:
         subprocess.run([*map(str, LAB), "down"], check=False)
     reports = sorted((folder / "reports").glob("fabric-*.json"))
@@ -108,7 +113,7 @@ def main(place: pathlib.Path) -> int:
     )
     lines = [
         "# benchmarks/from_the_readme.py",
-        'What "Five minutes, with your Sparks" says, typed into two virtual Sparks on one machine of two cores, emulated without KVM and',
+        'What "With your Sparks" says, typed into two virtual Sparks on one machine of two cores, emulated without KVM and',
         f"shared with other work (load {os.getloadavg()[2]:.0f}). Commit {commit.stdout.strip()}. Installing is not in it.",
         "",
         "| typed | seconds | exit status |",

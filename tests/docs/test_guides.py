@@ -27,7 +27,18 @@ TYPED = [
     for command in guide.commands(name, prompt=False)
     if command.split()[0] == "ansible-playbook"
 ]
-OTHERS = {"python3", "ansible-galaxy", "ansible-doc", "ansible-inventory", "tar", "make", "lab/lab", "kubectl", "curl"}
+OTHERS = {
+    "cd",
+    "python3",
+    "ansible-galaxy",
+    "ansible-doc",
+    "ansible-inventory",
+    "tar",
+    "make",
+    "lab/lab",
+    "kubectl",
+    "curl",
+}
 
 
 def code() -> str:
@@ -95,9 +106,10 @@ def test_ansible_takes_each_command_as_it_is_printed(tmp_path: pathlib.Path) -> 
     more = {f"spark{number}": {"ansible_host": f"192.0.2.{10 + number}"} for number in range(1, 9)}
     groups = {"dgx": {"hosts": more}, "k3s_server": {"hosts": {"spark1": {}}}, "k3s_agent": {"hosts": {"spark2": {}}}}
     (tmp_path / "inventory/more.yml").write_text(yaml.safe_dump(groups), encoding="utf-8")
-    readme = [command for command in from_the_readme.commands() if command.startswith("ansible-playbook ")]
+    readme = [command for command in from_the_readme.typed() if command.startswith("ansible-playbook ")]
     order = [re.findall(r"cluster\.(\w+)", command)[0] for command in readme]
-    assert order == ["discover", "plan", "site", "site", "verify"]
+    # Answers first, without a Spark; then Sparks.
+    assert order == ["models", "plan", "explain", "discover", "plan", "site", "site", "verify", "serve"]
     typed = sorted({command for _name, command in TYPED} | set(readme))
     asked = [words(command) for command in typed]
     for command in asked:
@@ -156,6 +168,18 @@ def test_a_guide_names_all_that_a_controller_needs(name: str) -> None:
     assert pip
     for command in pip:
         assert {line.split(">=")[0] for line in needed if line} | {"ansible-core>=2.19"} <= set(words(command)), command
+
+
+def test_the_readme_installs_all_that_a_controller_needs() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    needed = [line for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    names = {line.split(">=")[0] for line in needed if line}
+    [pip] = [line for line in from_the_readme.typed() if line.startswith("pip install ")]
+    assert names | {"ansible-core>=2.19"} == set(words(pip)[2:])
+    [uv] = re.findall(r"`(uv tool install [^`]+)`", text)
+    assert names == set(options(words(uv), "--with")[0].split(","))
+    assert len(text.splitlines()) <= 150
+    assert " -l " not in text.split("## With your Sparks")[1].split("No limit is needed")[0]
 
 
 def test_the_guide_of_lines_is_what_the_signatures_say() -> None:

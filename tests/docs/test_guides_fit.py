@@ -50,6 +50,29 @@ SERVED = [
 ]
 
 
+WRITTEN = [
+    (path.stem, block)
+    for path in sorted(guide.GUIDES.glob("*.rst"))
+    for block in guide.blocks(path.stem, "yaml")
+    if "k8s_dgx_model_profile:" in block
+]
+
+
+@pytest.mark.parametrize(("name", "block"), WRITTEN, ids=[name for name, _block in WRITTEN])
+def test_the_model_that_a_guide_writes_down_fits_its_sparks(name: str, block: str) -> None:
+    written = yaml.safe_load(block)
+    written = next((each["vars"] for each in written if "vars" in each), {}) if isinstance(written, list) else written
+    if str(written.get("k8s_dgx_model_profile")) not in PROFILES:
+        pytest.skip("the block has no profile of ours")
+    hosts = described(name)
+    overrides = {key: value for key, value in written.get("k8s_dgx_overrides", {}).items() if key != "instance"}
+    made = kube_inputs.plan(written["k8s_dgx_model_profile"], len(hosts), **overrides)
+    assert made["verdict"] != "blocked", [each["message"] for each in made["findings"] if each["severity"] == "error"]
+    if name == "guide_first_evening":  # both Sparks, and memory to spare, so that the evening ends with tokens
+        assert len(made["ranks"]) == len(hosts) == 2
+        assert made["memory"]["free_gib"] - made["memory"]["used_gib"] > 8
+
+
 def test_guides_serve_models() -> None:
     assert len(SERVED) > 10
 
