@@ -24,7 +24,8 @@ class ActionModule(ControllerAction):
             raise CollectionError(f"{host} has not been read (dgxspark_roce) or planned (dgxspark_plan) yet.")
         planned, parts = plan["hosts"][host], asked["parts"]
         options = {key: asked[key] for key in ("trust", "spoof_check", "reset_stranded")}
-        found: Plain = to_plain(changes.changes(planned, node, options, parts, asked["path"]))
+        where = (asked["path"], asked["foreign_stanzas"])
+        found: Plain = to_plain(changes.changes(planned, node, options, parts, *where))
         if "netplan" in parts:
             there = read_in(Node, node, host).netplan
             found["netplan"] = to_plain(netplan_file.file_of(planned, there, asked["path"]))

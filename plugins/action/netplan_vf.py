@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import platform
 import time
 import uuid
 
@@ -16,7 +13,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.modules.netplan_vf import ARGUMENTS, REQUIRED_IF
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import netplan_outcome
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import netplan_outcome, turns
 
 GRACE = 300  # seconds after the timer for the node to roll back and be reachable again
 PAUSE = 1.0  # seconds between attempts
@@ -36,9 +33,11 @@ class ActionModule(ControllerAction):
         timeout = asked["rollback_timeout"]
         if timeout < 10:
             raise AnsibleActionFail(f"rollback_timeout: {timeout} s is too short for netplan; give at least 10.")
-        self._own = {**self._task.args, "transaction": uuid.uuid4().hex[:12], "by": _this_run()}
+        self._own = {**self._task.args, "transaction": uuid.uuid4().hex[:12]}
+        host = self.variable("inventory_hostname")
         try:
-            begun, lost = self._module("begin"), False
+            begun = turns.in_turn(self._begin, lambda text: display.display(f"{host}: {text}"))
+            lost = False
         except AnsibleConnectionFailure as exc:
             display.vv(f"netplan_vf: the connection broke while netplan was running: {exc}")
             begun, lost = {"changed": True, "outcome": "pending"}, True
@@ -46,8 +45,11 @@ class ActionModule(ControllerAction):
             return begun
         return {**begun, **self._confirm(begun.get("rollback_timeout") or timeout, lost)}
 
-    def _module(self, phase: str) -> Plain:
-        arguments = {**self._own, "phase": phase}
+    def _begin(self, waited: Plain | None) -> Plain:
+        return self._module("begin", run=turns.this_run(), **({"waited": waited} if waited else {}))
+
+    def _module(self, phase: str, **more: Plain) -> Plain:
+        arguments = {**self._own, "phase": phase, **more}
         answer: Plain = self._execute_module(
             module_name="dgxspark.cluster.netplan_vf", module_args=arguments, task_vars=self.task_vars
         )
@@ -67,12 +69,3 @@ class ActionModule(ControllerAction):
                 return outcome
             time.sleep(PAUSE)
         return netplan_outcome.silent(timeout, GRACE, said)
-
-
-def _this_run() -> str:
-    """Return a name by which the owner can find this run: who started it, and where."""
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container's user may have no name
-        user = f"user {os.getuid()}"
-    return f"the run of {user} on {platform.node()} (process {os.getppid()})"

@@ -80,3 +80,31 @@ options:
     type: path
     default: /
 """
+
+    RUN = r"""
+options:
+  run:
+    description: This run, and when it was started. The action plugin sets it; leave it out.
+    type: dict
+    suboptions:
+      id:
+        description: Its identity.
+        type: str
+        required: true
+      controller:
+        description: Its controller, and the boot of that.
+        type: str
+        required: true
+      started:
+        description: When it was started, in seconds on the controller's clock.
+        type: float
+        required: true
+      age:
+        description: How long ago that was, in seconds.
+        type: float
+        required: true
+      by:
+        description: The run in words, for other runs on the node.
+        type: str
+        required: true
+"""

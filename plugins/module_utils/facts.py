@@ -16,6 +16,8 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import record
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import at_work
 from ansible_collections.dgxspark.cluster.plugins.module_utils.netns import Enter, entering, other_namespaces
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import (
@@ -68,6 +70,10 @@ def read_node(
     Raises CollectionError if `ip` fails, a file may not be read, or a VF's namespace cannot be entered.
     """
 
+    changing = at_work(
+        system_root
+    )  # first: whoever begins after this sees that our run is newer, if it has claimed the node
+
     def look() -> tuple[list[Function], _Reading]:
         reading = _Reading(sysfs, run, proc_root, read_links(run), details)
         if details:
@@ -94,6 +100,8 @@ def read_node(
         other=tuple(n for n in other if any(not address.startswith("127.") for address in n.ipv4)),
         files=tuple(read_file(path, system_root) for path in files),
         units=states,
+        changing=changing,
+        record_fault=record.fault(system_root),
         rdma_netns=read_rdma_netns(sysfs),
     )
 

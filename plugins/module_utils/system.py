@@ -13,6 +13,7 @@ import stat
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run, run_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import MARK, is_ours
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     FileState,
@@ -98,6 +99,7 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
                     NetplanStanza(**{**stanza, "refers": tuple(stanza["refers"])}) for stanza in digest["stanzas"]
                 ),
                 error=digest["error"],
+                ours=_is_ours(system_root + path),
             )
         )
     said = [digest["renderer"] for digest in digests if digest["renderer"]]
@@ -219,6 +221,12 @@ def unit_states(run: Run, units: t.Sequence[str]) -> dict[str, tuple[str, str]]:
         unit: (block.get("UnitFileState") or block.get("LoadState") or "unknown", block.get("ActiveState", "unknown"))
         for unit, block in zip(units, blocks, strict=False)
     }
+
+
+def _is_ours(path: str) -> bool:
+    file = pathlib.Path(path)
+    with file.open("rb") as opened:
+        return not file.is_symlink() and is_ours(opened.read(len(MARK)).decode("utf-8", "replace"))
 
 
 def _pending(system_root: str) -> str | None:

@@ -169,13 +169,14 @@ class NetplanStanza:
 
 @dataclass(frozen=True, slots=True)
 class NetplanFile:
-    """A netplan file of the node. `error` is set if it could not be parsed."""
+    """A netplan file of the node. `error` is set if it could not be parsed; `ours` is False for an owner's file."""
 
     path: str
     sha256: str
     mode: str
     stanzas: tuple[NetplanStanza, ...] = ()
     error: str | None = None
+    ours: bool | None = None  # None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,8 @@ class Node:
     other: tuple[Netdev, ...] = ()  # the node's other interfaces with an IPv4 address
     files: tuple[FileState, ...] = ()
     units: dict[str, str] = field(default_factory=dict)  # systemd unit -> "enabled", "disabled", "not-found" …
+    changing: str | None = None  # another run that is changing the node at this moment, in words
+    record_fault: str | None = None  # what is wrong with the record of the state before: see fabric/record.py
     rdma_netns: str | None = None  # how network namespaces use RDMA devices: "shared" or "exclusive"
 
     def function(self, pci: str | None, netdev: str | None = None) -> Function | None:

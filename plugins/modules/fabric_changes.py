@@ -48,6 +48,11 @@ options:
     description: The netplan file.
     type: str
     default: /etc/netplan/90-dgxspark-fabric.yaml
+  foreign_stanzas:
+    description: Whether stanzas of other netplan files for the same interfaces are a reason to refuse, or absorbed.
+    type: str
+    choices: [refuse, absorb]
+    default: refuse
 seealso:
   - plugin: dgxspark.cluster.fabric_plan
     plugin_type: filter
@@ -74,7 +79,7 @@ changes:
 findings:
   description: >-
     Findings, each with C(id), C(severity), C(subject), C(message) and C(remedy). If one has severity V(error),
-    M(dgxspark.cluster.sriov_vf) would refuse the change.
+    M(dgxspark.cluster.sriov_vf) or M(dgxspark.cluster.netplan_vf) would refuse the change.
   type: list
   elements: dict
   returned: success
@@ -92,6 +97,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "spoof_check": {"type": "bool"},
     "reset_stranded": {"type": "bool", "default": False},
     "path": {"type": "str", "default": "/etc/netplan/90-dgxspark-fabric.yaml"},
+    "foreign_stanzas": {"type": "str", "choices": ["refuse", "absorb"], "default": "refuse"},
 }
 main = controller_only(ARGUMENTS)
 

@@ -13,6 +13,8 @@ description:
   - Ansible reads C(-l 'spark[1-4]') as positions in the group C(spark), counted from 0. Where hosts of these names
     exist, and others or fewer are reached, the limit does not mean what its writer meant.
   - A limit that leaves no host of the playbook's groups would pass with exit status 0 and do nothing.
+  - The roles' numbers, booleans and choices are judged for every host, too. Ansible itself judges a role's variables only when that
+    role begins, after earlier ones have changed the nodes.
   - It reads the limit, the inventory's groups and the play's hosts itself, and fails with the command that does what was meant.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

@@ -18,7 +18,8 @@ description:
     are refused, although netplan itself accepts them.
   - Interfaces in O(devices) that lack an address or have another MTU are configured again, even if every file is as planned. If
     another systemd-networkd file overrides netplan's, or an interface was renamed, the failure names it.
-  - If a change of another run is unconfirmed, the module first waits for it to end, and a warning names that run.
+  - If a change of another run is unconfirmed, the module first waits for it to end, and says for whom. A run that was cut off, or
+    after whose start another one has come to the node, changes nothing any more.
   - An action plugin of the same name runs this module twice when something changes (once when not).
 notes:
   - The renderer is that of the node; with NetworkManager, the text in O(content) has to set it in each stanza, as
@@ -32,13 +33,17 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.attributes.roots
   - dgxspark.cluster.attributes.system_root
+  - dgxspark.cluster.attributes.run
 options:
   path:
     description: The file.
     type: path
     default: /etc/netplan/90-dgxspark-fabric.yaml
   content:
-    description: Its text, as M(dgxspark.cluster.fabric_changes) returns it. Required with O(state=present).
+    description:
+      - Its text, as M(dgxspark.cluster.fabric_changes) returns it. Required with O(state=present).
+      - Another text gets a first line that marks the file as ours. A file at O(path) without that line is the owner's. It is refused
+        with O(state=present), and kept with O(state=absent).
     type: str
   state:
     description:
@@ -91,9 +96,22 @@ options:
     description: The change that is begun or confirmed. The action plugin sets it; leave it out.
     type: str
     default: manual
-  by:
-    description: This run, as it is named to other runs on the node. The action plugin sets it; leave it out.
-    type: str
+  waited:
+    description: What this run has waited for so far. The action plugin sets it; leave it out.
+    type: dict
+    suboptions:
+      id:
+        description: The change of another run.
+        type: str
+        required: true
+      who:
+        description: That run in words.
+        type: str
+        required: true
+      since:
+        description: Since when, on the node's clock.
+        type: float
+        required: true
 """
 
 EXAMPLES = r"""
@@ -147,6 +165,10 @@ rollback_timeout:
   description: Seconds of the change's timer.
   type: float
   returned: when a change was made
+waiting:
+  description: The change of another run that must end first; the action plugin then starts the module again. Else null.
+  type: dict
+  returned: success
 message:
   description: More about a change that has ended. Null if there is nothing to report.
   type: str
@@ -167,7 +189,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
     begin,
     confirm,
 )
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_wait import Waited
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import RUN_OPTIONS, Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff, to_plain
@@ -178,6 +202,7 @@ DEVICE = {
     "addresses": {"type": "list", "elements": "str", "default": []},
     "mtu": {"type": "int"},
 }
+WAITED = {key: {"type": kind, "required": True} for key, kind in (("id", "str"), ("who", "str"), ("since", "float"))}
 ARGUMENTS: dict[str, t.Any] = {
     "path": {"type": "path", "default": PATH},
     "content": {"type": "str"},
@@ -187,7 +212,8 @@ ARGUMENTS: dict[str, t.Any] = {
     "rollback_timeout": {"type": "int", "default": 60},
     "phase": {"type": "str", "choices": ["begin", "confirm"], "default": "begin"},
     "transaction": {"type": "str", "default": "manual"},
-    "by": {"type": "str"},
+    "run": {"type": "dict", "options": RUN_OPTIONS},
+    "waited": {"type": "dict", "options": WAITED},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "system_root": {"type": "path", "default": "/"},
 }
@@ -208,12 +234,14 @@ def work(module: AnsibleModule, scratch: str) -> Outcome:
         foreign_stanzas=given["foreign_stanzas"],
         timeout=given["rollback_timeout"],
         connection=os.environ.get("SSH_CONNECTION"),
-        by=given["by"],
+        by=(given["run"] or {}).get("by"),
+        waited=Waited(**given["waited"]) if given["waited"] else None,
     )
     host, sysfs = Host(given["system_root"]), Sysfs(given["sysfs_root"])
     if given["phase"] == "confirm":
         return confirm(host, request, host.command, sysfs)
-    return begin(host, host.command, sysfs, request, scratch, check_mode=module.check_mode)
+    turn = Turn(given["run"], host.clock, given["system_root"])
+    return begin(host, host.command, sysfs, request, scratch, check_mode=module.check_mode, turn=turn)
 
 
 def main() -> None:
@@ -233,6 +261,7 @@ def main() -> None:
         "changes": to_plain(outcome.changes),
         "outcome": outcome.state,
         "message": outcome.message or None,
+        "waiting": outcome.waiting._asdict() if outcome.waiting else None,
         "transaction": module.params["transaction"],
         "rollback_timeout": outcome.timeout,
         "diff": [text_diff(*changed) for changed in outcome.text],

@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.netns_root
   - dgxspark.cluster.attributes.proc_root
   - dgxspark.cluster.attributes.system_root
+  - dgxspark.cluster.attributes.run
 options:
   device_ids:
     description: PCI C(vendor:device) of the fabric's physical functions, such as V(15b3:1021) for a ConnectX-7.
@@ -40,6 +41,12 @@ options:
     type: list
     elements: str
     default: []
+  claim:
+    description:
+      - Whether this run is going to change the node. Runs that were started earlier then no longer do, even if this one finds nothing
+        to change.
+    type: bool
+    default: false
 requirements:
   - iproute2 on the node; C(ibv_devinfo), C(rdma) and C(devlink) are used where they are installed
 notes:
@@ -129,36 +136,51 @@ roce:
       description: The enablement of the units asked for, such as C(enabled), C(disabled), C(not-found).
       returned: success
       type: dict
+    changing:
+      description: The run that is changing the node at this moment, in words. Null if there is none.
+      returned: success
+      type: str
+    record_fault:
+      description: What is wrong with the record of the state before the first change, or C(missing). Null if nothing is.
+      returned: success
+      type: str
     rdma_netns:
       description: How RDMA devices relate to network namespaces, C(shared) or C(exclusive). Null without RDMA.
       returned: success
       type: str
 """
 
+import time
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import RUN_OPTIONS, Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
+ARGUMENTS: dict[str, t.Any] = {
+    "device_ids": {"type": "list", "elements": "str", "required": True},
+    "files": {"type": "list", "elements": "str", "default": []},
+    "units": {"type": "list", "elements": "str", "default": []},
+    "claim": {"type": "bool", "default": False},
+    "run": {"type": "dict", "options": RUN_OPTIONS},
+    "sysfs_root": {"type": "path", "default": "/sys"},
+    "proc_root": {"type": "path", "default": "/proc"},
+    "netns_root": {"type": "path", "default": "/run/netns"},
+    "system_root": {"type": "path", "default": "/"},
+}
+
 
 def main() -> None:
     """Read the node and return the result."""
-    module = AnsibleModule(
-        argument_spec={
-            "device_ids": {"type": "list", "elements": "str", "required": True},
-            "files": {"type": "list", "elements": "str", "default": []},
-            "units": {"type": "list", "elements": "str", "default": []},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "proc_root": {"type": "path", "default": "/proc"},
-            "netns_root": {"type": "path", "default": "/run/netns"},
-            "system_root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
     try:
+        if given["claim"] and given["run"] and not module.check_mode:
+            Turn(given["run"], time.monotonic, given["system_root"]).enter()
         node = read_node(
             Sysfs(given["sysfs_root"]),
             module_runner(module),

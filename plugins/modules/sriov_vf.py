@@ -15,6 +15,7 @@ description:
     one wire from answering for each other. Only what differs is touched.
   - Installs a systemd unit that does the same before the network comes up at boot, and a udev rule that gives a VF its
     settings again when it comes back from a pod.
+  - One run at a time changes a node, and one that was cut off, or overtaken by a newer one, no longer does.
   - Nothing is changed if that would remove a VF that is in a live pod, or whose RDMA device a process has open. The failure names
     the VF and who uses it.
   - The state before the first change is recorded on the node and restored with O(state=absent), and for functions that
@@ -26,6 +27,7 @@ extends_documentation_fragment:
   - dgxspark.cluster.attributes.netns_root
   - dgxspark.cluster.attributes.proc_root
   - dgxspark.cluster.attributes.system_root
+  - dgxspark.cluster.attributes.run
 options:
   functions:
     description:
@@ -46,8 +48,9 @@ options:
     default: present
   reset_stranded:
     description:
-      - Bring back VFs that were left in a network namespace without processes, and delete that namespace if it is a named one.
-        Namespaces with processes are never touched.
+      - Bring back VFs that were left in a network namespace without processes, and delete that namespace if it is a named one that
+        holds nothing else. One with other interfaces or addresses is kept, with a warning. Namespaces with processes are never
+        touched.
     type: bool
     default: false
   trust:
@@ -56,6 +59,9 @@ options:
   spoof_check:
     description: Whether the function drops frames of a VF whose source is not its MAC. Left as it is when omitted.
     type: bool
+  waited:
+    description: The run that this one has waited for so far. The action plugin sets it; leave it out.
+    type: str
 requirements:
   - iproute2, systemd and udev on the node, and Python 3 as C(/usr/bin/python3)
 notes:
@@ -85,6 +91,10 @@ changes:
   type: list
   elements: dict
   sample: [{"subject": "p0f0", "what": "VFs", "before": 0, "after": 4}]
+waiting:
+  description: The other run that must end first, as C(who); the action plugin then starts the module again.
+  returned: if another run is changing the node's VFs
+  type: dict
 roce:
   description: The node as it is now, as M(dgxspark.cluster.roce_info) returns it.
   returned: success
@@ -96,7 +106,7 @@ findings:
   elements: dict
 """
 
-import os
+import contextlib
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -104,18 +114,33 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import RUN_OPTIONS, Turn, Waiting
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
-    Finding,
     Node,
     PlannedFunction,
     from_plain,
     to_plain,
     told,
 )
+
+ARGUMENTS: dict[str, t.Any] = {
+    "functions": {"type": "list", "elements": "dict", "default": []},
+    "device_ids": {"type": "list", "elements": "str", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "reset_stranded": {"type": "bool", "default": False},
+    "trust": {"type": "bool"},
+    "spoof_check": {"type": "bool"},
+    "sysfs_root": {"type": "path", "default": "/sys"},
+    "proc_root": {"type": "path", "default": "/proc"},
+    "netns_root": {"type": "path", "default": "/run/netns"},
+    "system_root": {"type": "path", "default": "/"},
+    "run": {"type": "dict", "options": RUN_OPTIONS},
+    "waited": {"type": "str"},
+}
 
 
 def gather(module: t.Any) -> Node:
@@ -133,13 +158,6 @@ def gather(module: t.Any) -> Node:
     )
 
 
-def refuse(findings: t.Sequence[Finding]) -> None:
-    """Raise CollectionError if anything prevents the change."""
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        raise CollectionError(" ".join(str(finding) for finding in errors), findings=errors)
-
-
 def run(module: t.Any) -> dict[str, t.Any]:
     """Do the work while keeping other runs out; check mode changes nothing and takes no lock."""
     given = module.params
@@ -148,63 +166,53 @@ def run(module: t.Any) -> dict[str, t.Any]:
     root = given["system_root"].rstrip("/")
     host = restore.Host(given["sysfs_root"], given["proc_root"], root + restore.RUN_DIR)
     sriov = Sriov(host, root, given["netns_root"])
-    if module.check_mode:
-        return work(module, sriov, planned, options)
-    where = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
-    with sriov.alone(f"a run{f' from {where}' if where else ''} (process {os.getpid()})") as other:
-        if other:
-            module.warn(
-                f"Another run was changing this node's VFs: {other}. This run waited for it to finish, and read the "
-                "node again. Run one at a time: the last run's inventory now applies."
-            )
-        return work(module, sriov, planned, options)
+    turn = Turn(given["run"], host.clock, root)
+    try:
+        with contextlib.nullcontext() if module.check_mode else sriov.alone(turn, given["waited"]):
+            return work(module, sriov, planned, options, turn)
+    except Waiting as exc:
+        return {"changed": False, "changes": [], "waiting": {"who": str(exc)}}
+    finally:
+        for note in sriov.notes:
+            module.warn(note)
 
 
-def work(module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], options: vfs.Options) -> dict[str, t.Any]:
+def work(
+    module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], options: vfs.Options, turn: Turn
+) -> dict[str, t.Any]:
     """Gather, decide, apply, gather again. The caller keeps other runs out."""
     given = module.params
     node = gather(module)
-    before = sriov.journal()
+    before = sriov.journal(node)
     gone = vfs.gone(node, planned, before)
 
     def differences(now: Node) -> list[t.Any]:
         if given["state"] == "present":
-            return vfs.compare(now, gone) + vfs.drift(now, planned, options)
+            freed = vfs.stranded(now, planned) if options.reset_stranded else []
+            return vfs.compare(now, gone) + vfs.drift(now, planned, options) + sriov.emptied(freed)
         return (vfs.compare(now, before) if before else []) + persist.removal_changes(now) + sriov.leftovers()
 
     changes = differences(node)
     if given["state"] == "present":
-        refuse(vfs.refusals(node, planned, options) + vfs.removal_refusals(node, gone))
+        vfs.refuse(vfs.refusals(node, planned, options) + vfs.removal_refusals(node, gone))
     elif before:
-        refuse(vfs.removal_refusals(node, before))
+        vfs.refuse(vfs.removal_refusals(node, before))
     if not module.check_mode:
+        if changes or (before and given["state"] == "absent"):
+            turn.check()
         if changes and given["state"] == "present":
             sriov.present(node, planned, options, changes, gone)
         elif given["state"] == "absent" and (changes or before):
             sriov.absent(node, before or {"version": 1, "functions": []})
         if changes:
             node = gather(module)
-            refuse([vfs.left(change) for change in differences(node)])
+            vfs.refuse([vfs.left(change) for change in differences(node)])
     return {**told(changes), "roce": to_plain(node)}
 
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
-        argument_spec={
-            "functions": {"type": "list", "elements": "dict", "default": []},
-            "device_ids": {"type": "list", "elements": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "reset_stranded": {"type": "bool", "default": False},
-            "trust": {"type": "bool"},
-            "spoof_check": {"type": "bool"},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "proc_root": {"type": "path", "default": "/proc"},
-            "netns_root": {"type": "path", "default": "/run/netns"},
-            "system_root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
         result = run(module)
     except CollectionError as exc:

@@ -8,8 +8,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan_change, persist, restore, rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files, values
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import (
+    netplan_change,
+    netplan_wait,
+    persist,
+    restore,
+    rollback,
+)
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
 from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
@@ -120,7 +126,7 @@ def test_the_next_run_says_so_and_confirms_nothing(damage: bytes, tmp_path: path
     with pytest.raises(CollectionError, match=JOURNAL):
         netplan_change.confirm(node, request)
     with pytest.raises(CollectionError, match=JOURNAL):
-        netplan_change.settle(node, netplan_change.Outcome())
+        netplan_wait.settle(node, [], None, float("inf"))
     assert node.everything() == before
 
 
@@ -195,7 +201,7 @@ def test_teardown_by_a_damaged_record_is_refused(damage: bytes, place: str, tmp_
     path.parent.mkdir(parents=True)
     path.write_bytes(damage)
     with pytest.raises(CollectionError, match=place):
-        Sriov.journal(t.cast(t.Any, type("Fake", (), {"root": str(tmp_path)})()))
+        Sriov(restore.Host(), str(tmp_path)).journal(values.Node())
     assert path.read_bytes() == damage
 
 

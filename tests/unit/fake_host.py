@@ -60,6 +60,8 @@ class FakeHost(restore.Host):
         words = list(argv)
         if words[0] == "nsenter":
             net = self.node.namespaces[pathlib.Path(words[1].removeprefix("--net=")).name]
+            if words[2:4] == ["ip", "-j"]:
+                return net.run(["ip", "-j", "-d", *words[4:]])
             return self._batch(net, text)
         if "-batch" in words:
             return self._batch(self.node, text)

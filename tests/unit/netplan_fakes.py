@@ -55,7 +55,7 @@ def planned_host(vfs: int = 1) -> PlannedHost:
 
 def text_of(planned: PlannedHost, renderer: str | None = None) -> str:
     """The file's text, dumped here and not by the code under test."""
-    return yaml.safe_dump(netplan.render(planned, renderer), sort_keys=False)
+    return netplan.HEADER + yaml.safe_dump(netplan.render(planned, renderer), sort_keys=False)
 
 
 class FakeHost(rollback.Host):

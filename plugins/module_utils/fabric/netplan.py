@@ -34,8 +34,9 @@ MODE = "0600"
 DOWN_S = 60  # seconds that an interface may stay down while netplan is applied: 40 were seen with NetworkManager
 PENDING = "/var/lib/dgxspark/netplan/pending"
 
-HEADER = """\
-# Made by the Ansible role dgxspark.cluster.netplan_vf from the fabric plan. It is overwritten by the next run:
+MARK = "# Made by the Ansible role dgxspark.cluster.netplan_vf"
+HEADER = f"""\
+{MARK} from the fabric plan. It is overwritten by the next run:
 # change dgxspark_fabric in the inventory instead.
 """
 
@@ -183,6 +184,18 @@ def own_file(tree: t.Mapping[str, t.Any], content: str, path: str) -> NetplanFil
         for name, stanza in tree["network"]["ethernets"].items()
     )
     return NetplanFile(path=path, sha256=digest(content), mode=MODE, stanzas=stanzas)
+
+
+def is_ours(text: str) -> bool:
+    """Whether a file's text was written by us (or is blank), so that it may be overwritten and removed."""
+    return not text.strip() or text.startswith(MARK)
+
+
+def occupied(path: str) -> Finding:
+    """Return the finding for a file of the owner where ours is to be."""
+    message = f"this file was not made by this collection: it does not begin with `{MARK}`. It is kept as it is."
+    remedy = "Give it another name (netplan reads every file of that folder that ends in .yaml), or set netplan_vf_path to another file."
+    return Finding("netplan.occupied", "error", path, message, remedy)
 
 
 def digest(content: str) -> str:
@@ -521,6 +534,20 @@ def drift(
         if netdev
     }
     return changes + live_changes(planned_devices(planned), links) + _moved(node, planned)
+
+
+def refusals(
+    node: Node, planned: PlannedHost, content: str, *, path: str = PATH, foreign_stanzas: str = "refuse"
+) -> list[Finding]:
+    """Return why netplan's file cannot be written, from what roce_info read of the node's files.
+
+    The module decides again on the node, where it sees every device.
+    """
+    others = [file for file in node.netplan.files if file.path != path]
+    found = [occupied(path) for file in node.netplan.files if file.path == path and file.ours is False]
+    ours = own_file(render(planned, node.netplan.renderer), content, path)
+    devices = merge_devices(node_devices(node), planned_devices(planned))
+    return found + list(judge_clashes([ours, *others], devices, path, foreign_stanzas).findings)
 
 
 def _moved(node: Node, planned: PlannedHost) -> list[Change]:

@@ -19,18 +19,24 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import turn as turns
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import (
     DOWN_S,
+    HEADER,
     Claim,
     Device,
     interrupts,
+    is_ours,
     judge_clashes,
     live_changes,
     merge_devices,
+    occupied,
     refuse,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import masked, winners
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_wait import Waited, settle
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
@@ -42,7 +48,6 @@ ABSORBED = f"{rollback.BASE}/absorbed"
 INDEX = f"{ABSORBED}/index.json"
 FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 LIVE_WAIT = 8.0  # seconds for addresses and MTUs to appear; only then look for who overrides netplan
-START_WAIT = 30.0  # seconds for the start of a change's guard, on a busy node
 
 # netplan reads every scalar as text: PyYAML's conversion to numbers and booleans would corrupt MACs and versions.
 _TAKE_OUT = """
@@ -75,6 +80,7 @@ class Request:
     timeout: float = 60
     connection: str | None = None  # SSH_CONNECTION of the process: a new one must confirm
     by: str | None = None  # the requesting run, in words
+    waited: Waited | None = None  # what this run has waited for so far
 
 
 @dataclass
@@ -85,10 +91,20 @@ class Outcome:
     text: list[tuple[str, str, str]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     state: t.Literal[
-        "unchanged", "pending", "confirmed", "removed", "rolled_back", "too_slow", "waiting", "stale", "unknown"
+        "unchanged",
+        "pending",
+        "confirmed",
+        "removed",
+        "rolled_back",
+        "too_slow",
+        "waiting",
+        "queued",
+        "stale",
+        "unknown",
     ] = "unchanged"
     message: str = ""
     timeout: float | None = None  # seconds of the change's timer
+    waiting: Waited | None = None  # with `queued`
 
 
 Images = dict[str, FileImage]
@@ -103,7 +119,7 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     Raises CollectionError for clashes, unreadable files, and what netplan rejects.
     """
     outcome = Outcome()
-    images = _own_images(host, request)
+    images = _own_images(host, request, outcome)
     given_back: list[str] = []
     if request.content is None:
         back, given_back = _give_back(host)
@@ -128,9 +144,19 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     return images, outcome
 
 
-def _own_images(host: Host, request: Request) -> Images:
-    data = None if request.content is None else request.content.encode()
-    return {request.path: FileImage(data, 0o600, os.geteuid(), os.getegid())}
+def _own_images(host: Host, request: Request, outcome: Outcome) -> Images:
+    """Return our file as planned. An owner's file in its place is refused, and not removed."""
+    there = (host.image(request.path).data or b"").decode("utf-8", "replace")
+    if host.path(request.path).is_symlink() or not is_ours(there):
+        found = occupied(request.path)
+        if request.content is not None:
+            refuse([found])
+        outcome.warnings.append(f"{found.subject}: {found.message}")
+        return {}
+    text = request.content
+    if text is not None and not is_ours(text):
+        text = HEADER + text
+    return {request.path: FileImage(None if text is None else text.encode(), 0o600, os.geteuid(), os.getegid())}
 
 
 def _index(host: Host) -> dict[str, dict[str, t.Any]]:
@@ -290,50 +316,13 @@ def _links(run: Run, sysfs: Sysfs) -> dict[str, Netdev]:
 # --- begin and confirm ----------------------------------------------------------------------------------------------
 
 
-def settle(host: Host, outcome: Outcome) -> None:
-    """Finish a pending change: wait while its guard runs, else roll back now. Changes never stack.
-
-    Another run may begin its own right afterwards: check again while holding the lock.
-    """
-    waited: tuple[str, str] | None = None
-    patience = 0.0
-    while identity := rollback.pending(host):
-        if waited is None or waited[0] != identity:
-            journal = host.document("journal.json")
-            waited, patience = (identity, rollback.who(journal)), host.clock() + START_WAIT
-        if _alive(host, identity, patience):
-            host.sleep(1)
-            continue
-        with host.lock():
-            # The run that recorded it held the lock until its guard had started.
-            if _alive(host, identity, patience):
-                continue
-            last = rollback.roll_back(host, identity, "an interrupted run")
-        if last and rollback.pending(host):
-            raise CollectionError(f"An earlier change could not be rolled back: {'; '.join(last['failed'])}")
-        if last:
-            waited = None
-            outcome.warnings.append(f"An earlier unconfirmed change was rolled back first ({last['summary']}).")
-    if waited:
-        state = rollback.ended(host, waited[0]).get("state")
-        how = {"confirmed": "confirmed", "rolled_back": "rolled back"}.get(str(state), "over")
-        outcome.warnings.append(
-            f"Another run was changing this node's netplan files: {waited[1]}. This run waited until that change was "
-            f"{how}, and read the node again. Run one at a time: the last run's inventory now applies."
-        )
-
-
-def _alive(host: Host, identity: str, patience: float) -> bool:
-    """Whether a pending change has a guard: one that runs, or one that is starting."""
-    if host.command(["systemctl", "is-active", "--quiet", rollback.guard_unit(identity)])[0] == 0:
-        return host.clock() < rollback.deadline_of(host, identity) + rollback.COMMAND_LIMIT
-    return rollback.pending(host) == identity and host.text("started") is None and host.clock() < patience
-
-
-def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool) -> Outcome:
+def begin(
+    host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *, check_mode: bool, turn: Turn | None = None
+) -> Outcome:
     """Write the files under a rollback timer, let netplan apply them, and wait until netplan is done.
 
-    Raises CollectionError with nothing changed, or with everything rolled back.
+    The outcome is `queued` if another run is at work: call it again with that `waited`. Raises CollectionError with nothing
+    changed, or with everything rolled back.
     """
     early = Outcome()
     if check_mode:
@@ -344,26 +333,40 @@ def begin(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, *,
         outcome.changes += _left_behind(host, request)
         outcome.warnings += early.warnings
         return outcome
+    turn = turn or Turn(None, host.clock, host.root)
+    turn.enter()
+    until = host.clock() + turns.WAIT
     while True:
-        settle(host, early)
-        with host.lock():
-            if rollback.pending(host):
-                continue  # another run was first
-            if rollback.ended(host, request.transaction).get("state") == "never":
-                raise CollectionError("The run that asked for this change gave it up, so nothing was changed.")
-            images, outcome = plan_change(host, run, sysfs, request, scratch)
-            outcome.warnings += early.warnings
-            if not outcome.changes and not images:
-                outcome.changes = _left_behind(host, request)
-                if outcome.changes:
-                    rollback.forget(host)
-                    outcome.state = "removed"
-                return outcome
-            summary = "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes)
-            request = _patient(host, run, request, outcome)
-            _start(host, request, images, summary)
-            break
-    _await_apply(host, request)
+        try:
+            if waiting := settle(host, early.warnings, request.waited, until):
+                return Outcome(state="queued", waiting=waiting)
+            with host.lock(request.by, turns.WAIT):
+                if rollback.pending(host):
+                    continue  # another run was first
+                outcome = _start_if_needed(host, run, sysfs, request, scratch, turn)
+                break
+        except rollback.Held as exc:
+            return Outcome(state="queued", waiting=Waited("", exc.who, host.clock()))
+    outcome.warnings += early.warnings
+    if outcome.timeout is not None:
+        _await_apply(host, replace(request, timeout=outcome.timeout))
+    return outcome
+
+
+def _start_if_needed(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, turn: Turn) -> Outcome:
+    """Plan with the lock held, and start what differs; the outcome is then `pending`."""
+    if rollback.ended(host, request.transaction).get("state") == "never":
+        raise CollectionError("The run that asked for this change gave it up, so nothing was changed.")
+    images, outcome = plan_change(host, run, sysfs, request, scratch)
+    if not outcome.changes and not images:
+        outcome.changes = _left_behind(host, request)
+        if outcome.changes:
+            rollback.forget(host)
+            outcome.state = "removed"
+        return outcome
+    turn.check()
+    request = _patient(host, run, request, outcome)
+    _start(host, request, images, "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes))
     outcome.state, outcome.timeout = "pending", request.timeout
     return outcome
 

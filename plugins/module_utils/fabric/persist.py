@@ -13,7 +13,7 @@ import json
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import document as reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import record, restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node
 
@@ -23,7 +23,7 @@ UNIT = "dgxspark-fabric.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 RETURN_UNIT_PATH = "/etc/systemd/system/dgxspark-fabric-vf@.service"
 RULE = "/etc/udev/rules.d/85-dgxspark-fabric.rules"
-JOURNAL = "/var/lib/dgxspark/fabric-before.json"
+JOURNAL = record.JOURNAL
 
 # What roce_info reads, so that the controller can tell the difference.
 PATHS = (CONFIG, SCRIPT, UNIT_PATH, RETURN_UNIT_PATH, RULE)

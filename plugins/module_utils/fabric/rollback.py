@@ -73,6 +73,16 @@ class RollbackError(Exception):
     """What could not be done, in plain words."""
 
 
+class Held(RollbackError):
+    """Another process holds the lock. `who` says whose."""
+
+    def __init__(self, who: str, seconds: float) -> None:
+        super().__init__(
+            f"{LOCK} has been held by {who} for {seconds:g} s: another run is changing this node's netplan files."
+        )
+        self.who = who
+
+
 class Damaged(RollbackError):
     """A record of a change that cannot be read: nothing is restored by it, and everything is kept."""
 
@@ -232,25 +242,26 @@ class Host:
         self.put(_place(name), FileImage(text.encode(), mode, os.geteuid(), os.getegid()))
 
     @contextlib.contextmanager
-    def lock(self) -> t.Iterator[None]:
-        """Hold the lock that every step of a change takes; RollbackError if another process holds it too long."""
+    def lock(self, by: str | None = None, seconds: float | None = None) -> t.Iterator[None]:
+        """Hold the lock that every step of a change takes; Held if another process has it longer than this (LOCK_WAIT).
+
+        by: this run in words, for others that wait.
+        """
+        seconds = LOCK_WAIT if seconds is None else seconds
         self.path(LOCK).parent.mkdir(parents=True, exist_ok=True)
         with self.path(LOCK).open("a+", encoding="utf-8") as file:
-            until = time.monotonic() + LOCK_WAIT
+            until = self.clock() + seconds
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() > until:
+                    if self.clock() > until:
                         file.seek(0)
-                        raise RollbackError(
-                            f"{LOCK} has been held by another process ({file.read().strip() or 'unknown'}) for "
-                            f"{LOCK_WAIT:g} s: another run is changing this node's netplan files."
-                        ) from None
-                    time.sleep(0.1)
+                        raise Held(file.read().strip() or "another process", seconds) from None
+                    self.sleep(0.1)
             file.truncate(0)
-            file.write(str(os.getpid()))
+            file.write(by or f"process {os.getpid()}")
             file.flush()
             yield
 
@@ -541,7 +552,7 @@ def guard(host: Host, identity: str) -> bool:
 
 def time_is_up(host: Host, identity: str, by: str = "guard") -> bool:
     """Roll back if the change is still unconfirmed; returns whether that succeeded."""
-    with host.lock():
+    with host.lock("the rollback of an unconfirmed change"):
         last = roll_back(host, identity, by, by)
     for failure in last["failed"] if last else ():
         sys.stderr.write(f"{failure}\n")

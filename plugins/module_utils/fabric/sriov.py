@@ -17,8 +17,8 @@ import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.document import document_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, record, restore, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import LOCKS, WAIT, Turn, Waiting
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
@@ -27,8 +27,6 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
 )
 
-LOCK = "/run/dgxspark-sriov.lock"
-LOCK_WAIT = 600.0  # seconds for another run to finish: it may be creating VFs on a busy node
 _OWN_FOLDERS = ("/etc/dgxspark", "/usr/local/lib/dgxspark", "/var/lib/dgxspark")
 
 
@@ -39,34 +37,38 @@ class Sriov:
         self.host = host
         self.root = root
         self.netns_root = netns_root
+        self.notes: list[str] = []  # what the owner should know, beside the changes
 
     # --- one run at a time ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def alone(self, by: str) -> t.Iterator[str | None]:
-        """Keep other runs off this node's VFs, from the survey to the end; yields the run that was waited for, if any.
+    def alone(self, turn: Turn, other: str | None = None) -> t.Iterator[None]:
+        """Keep other runs off this node's VFs, from the survey to the end. Raises Waiting if another run goes on.
 
         A decision based on a survey from before another run's change would undo that run, or half of it.
+        other: the run that was waited for so far.
         """
-        path = pathlib.Path(self.root + LOCK)
-        other = None
-        until = self.host.clock() + LOCK_WAIT
+        turn.enter()
+        path = pathlib.Path(self.root + LOCKS[0])
+        until = self.host.clock() + WAIT
         while (file := self._locked(path)) is None:
             with contextlib.suppress(OSError):
                 other = path.read_text(encoding="utf-8").strip() or other
-            if self.host.clock() > until:
-                raise CollectionError(
-                    f"Another run has been changing this node's VFs for {LOCK_WAIT:g} s: {other}. Nothing was changed. "
-                    "Wait for it to finish, or stop it, then run again."
-                )
             other = other or "an unknown run"
+            if self.host.clock() > until:
+                raise Waiting(other)
             self.host.sleep(0.2)
+        if other:
+            self.notes.append(
+                f"Another run was changing this node's VFs: {other}. This run waited for it to finish, and read the node again. "
+                "Run one at a time: the last run's inventory now applies."
+            )
         with file:
             try:
                 file.truncate(0)
-                file.write(by)
+                file.write(turn.by)
                 file.flush()
-                yield other
+                yield
             finally:
                 path.unlink(missing_ok=True)
 
@@ -88,29 +90,42 @@ class Sriov:
 
     # --- the previous state -----------------------------------------------------------------------------------------
 
-    def journal(self) -> vfs.Document | None:
+    def journal(self, node: Node) -> vfs.Document | None:
         """Return the document of the state before the first change; None if there was none.
 
-        If only the journal is lost, the installed document says which functions are ours: they lose their VFs.
+        If only the record is lost, the installed document says which functions are ours.
         """
-        for path, ours in ((persist.JOURNAL, True), (persist.CONFIG, False)):
-            try:
-                text = pathlib.Path(self.root + path).read_text(encoding="utf-8")
-                document = document_of(text)
-                functions = document["functions"] if ours else [_bare(entry) for entry in document["functions"]]
-                return {"version": 1, "functions": functions}
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError, KeyError, TypeError) as exc:
-                raise CollectionError(
-                    f"{path} cannot be read: {exc}. It records what the node had before; move it away to continue without it."
-                ) from exc
-        return None
+        noted = self._read(persist.JOURNAL)
+        if noted is not None or not (ours := self._read(persist.CONFIG)):
+            return noted
+        self.notes += [str(finding) for finding in record.finding(record.MISSING)]
+        return {"version": 1, "functions": [vfs.assumed(node, entry, self._arp()) for entry in ours["functions"]]}
+
+    def _read(self, path: str) -> vfs.Document | None:
+        try:
+            found = record.read(path, self.root)
+        except (OSError, ValueError) as exc:
+            if path == persist.JOURNAL:
+                vfs.refuse(record.finding(str(exc)))
+            raise CollectionError(f"{path} cannot be read: {exc}. Move it away, and run again.") from exc
+        return None if found is None else dict(found)
+
+    def _arp(self) -> dict[str, int]:
+        """Return the sysctls' defaults on this node."""
+        found = {key: self.host.read(self.host.sysctl("default", key)) for key in vfs.ARP}
+        return {key: int(value) for key, value in found.items() if value and value.isdecimal()}
 
     def _note(self, node: Node, document: vfs.Document) -> None:
         noted = self._noted()
         known = {entry["pci"] for entry in noted}
-        new = [entry for entry in vfs.before(node, document)["functions"] if entry["pci"] not in known]
+        ours = {entry["pci"] for entry in document["functions"] if vfs.has_ours(node, entry)}
+        with contextlib.suppress(CollectionError):  # a damaged one is written again
+            ours |= {entry["pci"] for entry in (self._read(persist.CONFIG) or {"functions": []})["functions"]}
+        new = [
+            vfs.assumed(node, entry, self._arp()) if entry["pci"] in ours else entry
+            for entry in vfs.before(node, document)["functions"]
+            if entry["pci"] not in known
+        ]
         if new:
             self._write_notes(noted + new)
 
@@ -123,8 +138,7 @@ class Sriov:
             self._write_notes(kept)
 
     def _noted(self) -> list[t.Any]:
-        path = pathlib.Path(self.root + persist.JOURNAL)
-        return list((self.journal() or {"functions": []})["functions"]) if path.exists() else []
+        return list((self._read(persist.JOURNAL) or {"functions": []})["functions"])
 
     def _write_notes(self, functions: list[t.Any]) -> None:
         text = json.dumps({"version": 1, "functions": functions}, indent=1, sort_keys=True)
@@ -178,10 +192,38 @@ class Sriov:
         if code:
             raise CollectionError(f"{name} ({vf.pci}) cannot be brought back from {path}: {' '.join(err.split())}.")
 
+    def emptied(self, freed: t.Sequence[tuple[str, Vf]]) -> list[Change]:
+        """Return the dead namespaces that hold nothing but these VFs: they go with them."""
+        vfs_in: dict[str, set[str]] = {}
+        for _name, vf in freed:
+            if vf.netdev and vf.place.netns and str(pathlib.Path(vf.place.netns).parent) == self.netns_root:
+                vfs_in.setdefault(vf.place.netns, set()).add(vf.netdev.name)
+        gone = [netns for netns, names in sorted(vfs_in.items()) if not self._beside(netns, names)]
+        return [Change(netns, "network namespace", "without processes", None) for netns in gone]
+
+    def _beside(self, netns: str, vfs_in: t.Container[str] = ()) -> list[str]:
+        """Return what a namespace holds beside its own loopback interface and these VFs."""
+        _code, out, _err = self.host.command(["nsenter", f"--net={netns}", "ip", "-j", "addr", "show"])
+        try:
+            links = {str(link["ifname"]): link.get("addr_info", []) for link in json.loads(out)}
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return ["what `ip` cannot list"]
+        own = [str(each.get("local")) for each in links.pop("lo", [])]
+        return [
+            *(name for name in links if name not in vfs_in),
+            *(f"the address {address} on lo" for address in own if address != "::1" and not address.startswith("127.")),
+        ]
+
     def _clean(self, netns: str) -> None:
-        """Delete a dead namespace that VFs were freed from, if it is a named one and still dead."""
+        """Delete a dead namespace that VFs were freed from, if it is a named one, still dead, and empty."""
         path = pathlib.Path(netns)
-        if str(path.parent) == self.netns_root and not self._processes(netns):
+        if str(path.parent) != self.netns_root or self._processes(netns):
+            return
+        if beside := self._beside(netns):
+            self.notes.append(
+                f"{netns} is kept, because it also holds {', '.join(beside)}. If nobody needs that: `ip netns delete {path.name}`."
+            )
+        else:
             self._command("ip", "netns", "delete", path.name)
 
     def _processes(self, netns: str) -> list[str]:
@@ -272,7 +314,3 @@ class Sriov:
             problems = [str(exc)]
         if problems:
             raise CollectionError(f"Not everything could be set: {'; '.join(problems)}. Fix that and run again.")
-
-
-def _bare(entry: t.Mapping[str, t.Any]) -> vfs.Document:
-    return {"slot": entry["slot"], "pci": entry["pci"], "vf_count": 0, "vfs": []}

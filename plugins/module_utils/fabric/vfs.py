@@ -12,10 +12,11 @@ import dataclasses
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, persist, record
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Arp,
     Change,
+    CollectionError,
     Finding,
     Function,
     Netdev,
@@ -114,6 +115,35 @@ def before(node: Node, document: Document) -> Document:
             | {"vfs": vfs}
         )
     return {"version": 1, "functions": functions}
+
+
+def assumed(node: Node, entry: Entry, arp: t.Mapping[str, int]) -> Document:
+    """Return the state before of a function for which it is not recorded: what the kernel gives it by itself.
+
+    Ours is never taken for it. It stays up only if someone else configures it: netplan, or whoever gave it an address.
+    arp: the sysctls' defaults.
+    """
+    function = node.function(entry["pci"])
+    netdev = function.netdev if function else None
+    device = netplan.Device(netdev.name, netdev.mac, function.driver) if function and netdev else netplan.Device()
+    stanzas = [stanza for file in node.netplan.files if not file.ours for stanza in file.stanzas]
+    used = bool(netdev and netdev.ipv4) or any(netplan.is_meant(stanza, device) for stanza in stanzas)
+    return {
+        "slot": entry["slot"],
+        "pci": entry["pci"],
+        "vf_count": 0,
+        "mtu": 1500,
+        "up": used,
+        "arp": dict(arp),
+        "vfs": [],
+    }
+
+
+def has_ours(node: Node, entry: Entry) -> bool:
+    """Whether a function has VFs with MACs of this fabric already. entry: its planned state."""
+    function = node.function(entry["pci"])
+    ours = {vf["mac"][:5].lower() for vf in entry["vfs"] if vf.get("mac")}
+    return any((vf.admin_mac or "")[:5].lower() in ours for vf in (function.vfs if function else ()))
 
 
 def gone(node: Node, planned: t.Sequence[PlannedFunction], noted: Document | None = None) -> Document:
@@ -322,7 +352,7 @@ def _capacity(slot: str, function: Function, count: int) -> Finding | None:
 
 def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options()) -> list[Finding]:
     """Return why the plan cannot be applied now. A finding of severity error means that nothing may be touched."""
-    findings: list[Finding] = []
+    findings = record.finding(node.record_fault)
     if node.rdma_netns == "exclusive" and planned:
         findings.append(Finding("rdma.exclusive", "error", "RDMA", EXCLUSIVE, SHARE))
     entries = {entry["pci"]: entry for entry in desired(node, planned, options)["functions"]}
@@ -347,6 +377,13 @@ def refusals(node: Node, planned: t.Sequence[PlannedFunction], options: Options 
                 )
             )
     return findings
+
+
+def refuse(findings: t.Sequence[Finding]) -> None:
+    """Raise CollectionError if anything prevents the change."""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if errors:
+        raise CollectionError(" ".join(str(finding) for finding in errors), findings=errors)
 
 
 def removal_refusals(node: Node, document: Document) -> list[Finding]:

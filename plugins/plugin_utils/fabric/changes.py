@@ -40,11 +40,13 @@ def changes(
     options: t.Mapping[str, t.Any] | None = None,
     parts: t.Sequence[str] = PARTS,
     path: str = netplan.PATH,
+    foreign_stanzas: str = "refuse",
 ) -> Difference:
     """Return the differences between a node and its part of the plan, and the reasons not to apply them.
 
     planned, node: the plain forms of PlannedHost and Node. options: for the VFs, fields of `vfs.Options`. parts:
-    `sriov` (functions, VFs and what restores them) and `netplan` (addresses). path: netplan's file.
+    `sriov` (functions, VFs and what restores them) and `netplan` (addresses). path: netplan's file. foreign_stanzas:
+    `refuse` or `absorb` those of other netplan files for the same interfaces.
     """
     known = [field.name for field in dataclasses.fields(vfs.Options)]
     for option in options or {}:
@@ -57,6 +59,8 @@ def changes(
     found: Difference = {"changes": [], "findings": []}
     if not host.functions:
         return found
+    if seen.changing:  # what was read may not last: the modules wait for that run, and look again
+        found["changes"].append(Change("node", "the change of another run", seen.changing, None))
     if "sriov" in parts:
         chosen = from_plain(vfs.Options, dict(options or {}), "options")
         gone = vfs.gone(seen, host.functions)
@@ -66,4 +70,5 @@ def changes(
         differs = netplan_file.changes(seen, host, path)
         found["changes"] += differs
         found["findings"] += netplan.interruptions(seen) if differs else []
+        found["findings"] += netplan_file.refusals(seen, host, path, foreign_stanzas)
     return found

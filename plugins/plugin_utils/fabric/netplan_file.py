@@ -12,6 +12,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
+    Finding,
     Netplan,
     Node,
     PlannedHost,
@@ -28,6 +29,13 @@ def changes(node: Node, planned: PlannedHost, path: str = netplan.PATH) -> list[
     """Return what netplan_vf would change on a node, from roce_info's facts."""
     named = netplan.with_names(planned, node.netplan, path)
     return netplan.drift(node, named, content(named, node.netplan.renderer), path=path)
+
+
+def refusals(node: Node, planned: PlannedHost, path: str, foreign_stanzas: str) -> list[Finding]:
+    """Return why netplan_vf would not write its file, from roce_info's facts."""
+    named = netplan.with_names(planned, node.netplan, path)
+    text = content(named, node.netplan.renderer)
+    return netplan.refusals(node, named, text, path=path, foreign_stanzas=foreign_stanzas)
 
 
 def file_of(planned: t.Any, there: Netplan | None = None, path: str = netplan.PATH) -> dict[str, t.Any]:

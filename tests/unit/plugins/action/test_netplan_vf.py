@@ -138,7 +138,7 @@ def test_a_change_that_was_begun_is_never_called_one_that_was_not() -> None:
 def test_the_node_is_told_whose_run_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node([{"changed": False, "outcome": "unchanged"}])
     run(node)
-    assert node.asked[0]["by"] == f"the run of {getpass.getuser()} on {platform.node()} (process {os.getppid()})"
+    assert node.asked[0]["run"]["by"] == f"the run of {getpass.getuser()} on {platform.node()} (process {os.getppid()})"
 
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")
@@ -146,7 +146,7 @@ def test_the_node_is_told_whose_run_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(getpass, "getuser", nameless)
     node = Node([{"changed": False, "outcome": "unchanged"}])
     run(node)
-    assert f"user {os.getuid()}" in node.asked[0]["by"]
+    assert f"user {os.getuid()}" in node.asked[0]["run"]["by"]
 
 
 def test_the_module_s_own_failure_is_passed_on() -> None:

@@ -9,11 +9,12 @@ import typing as t
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.modules import netplan_vf
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import Device, FakeNode
 from ansible_collections.dgxspark.cluster.tests.unit.netplan_fakes import CX7, FakeHost, put
 
-CONTENT = "network:\n  version: 2\n  ethernets:\n    x: {match: {name: enp1s0f0np0}, mtu: 9000}\n"
+CONTENT = netplan.HEADER + "network:\n  version: 2\n  ethernets:\n    x: {match: {name: enp1s0f0np0}, mtu: 9000}\n"
 
 
 @pytest.fixture

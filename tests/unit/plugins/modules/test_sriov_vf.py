@@ -15,11 +15,18 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import facts
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import PlannedFunction, PlannedVf, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, turn, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    Node,
+    PlannedFunction,
+    PlannedVf,
+    from_plain,
+    to_plain,
+)
 from ansible_collections.dgxspark.cluster.plugins.modules import sriov_vf
 from ansible_collections.dgxspark.cluster.tests.unit.fake_host import FakeHost
-from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode, lab, spark
+from ansible_collections.dgxspark.cluster.tests.unit.fakes import Device, FakeNode, lab, spark
 
 Run = t.Callable[..., dict[str, t.Any]]
 
@@ -186,6 +193,79 @@ def test_a_function_that_is_planned_no_longer_keeps_what_a_pod_has(node: FakeNod
     assert host.changes() == [] and tree(node) == files
 
 
+def damage(node: FakeNode, how: str) -> None:
+    """Do to the record of the state before what a disk or an owner may do."""
+    record = node.root / persist.JOURNAL.lstrip("/")
+    text = record.read_text()
+    if how == "gone":
+        record.unlink()
+    else:
+        record.write_bytes({"empty": b"", "half": text[: len(text) // 2].encode(), "zeros": bytes(len(text))}[how])
+
+
+@pytest.mark.parametrize("how", ["empty", "half", "zeros", "gone"])
+def test_a_damaged_record_is_noticed_before_anything_hangs_on_it(
+    node: FakeNode, host: FakeHost, run: Run, how: str
+) -> None:
+    """`plan` and `site` see it in the facts, though nothing else differs."""
+    run()
+    damage(node, how)
+    seen = from_plain(Node, run(check=True)["roce"]) if how == "gone" else sriov_node(node)
+    planned = [from_plain(PlannedFunction, function) for function in plan(node)]
+    found = vfs.refusals(seen, planned)
+    assert [(f.id, f.severity) for f in found] == [
+        ("sriov.record-missing", "warning") if how == "gone" else ("sriov.record-damaged", "error")
+    ]
+    assert "MTU 1500" in found[0].remedy
+    host.changes()
+    if how != "gone":
+        for state in ("present", "absent"):
+            refused = run(state=state)
+            assert refused["failed"] and persist.JOURNAL in refused["msg"] and "mv " in refused["msg"]
+    assert host.changes() == []
+
+
+def sriov_node(node: FakeNode) -> Node:
+    """What roce_info reads."""
+    return facts.read_node(Sysfs(node.sysfs), node.run, device_ids=node.device_ids, enter=node.enter, **node.roots)
+
+
+@pytest.mark.parametrize("anew", ["absent", "again", "without our files"])
+def test_without_its_record_a_node_gets_the_kernels_defaults_and_never_our_state(
+    node: FakeNode, host: FakeHost, run: Run, anew: str
+) -> None:
+    for key in vfs.ARP:
+        node._text(f"proc/sys/net/ipv4/conf/default/{key}", "0\n")
+    before = tree(node)
+    run()
+    damage(node, "gone")
+    if anew == "without our files":
+        (node.root / persist.CONFIG.lstrip("/")).unlink()
+    if anew != "absent":
+        assert run(plan(node, 1))["changed"]
+    done = run(state="absent")
+    assert done["changed"] and [f["numvfs"] for f in done["roce"]["functions"]] == [0, 0]
+    assert {(f["netdev"]["mtu"], *f["netdev"]["arp"].values()) for f in done["roce"]["functions"]} == {(1500, 0, 0, 0)}
+    assert not any(node.pf(pci).up for pci in node.vf_pattern)
+    left = {path: text for path, text in tree(node).items() if not path.endswith(("operstate", "carrier", "speed"))}
+    assert left == {path: before[path] for path in left}
+    run()
+    noted = json.loads((node.root / persist.JOURNAL.lstrip("/")).read_text())["functions"]
+    assert {(entry["mtu"], entry["up"], entry["vf_count"]) for entry in noted} == {(1500, False, 0)}
+
+
+def test_a_function_that_someone_else_configures_stays_up_without_its_record(
+    node: FakeNode, host: FakeHost, run: Run
+) -> None:
+    run()
+    damage(node, "gone")
+    used, unused = (node.pf(pci) for pci in node.vf_pattern)
+    used.ipv4 = ["169.254.3.4/16"]
+    node.sync()
+    run(state="absent")
+    assert (used.up, unused.up) == (True, False)
+
+
 def test_absent_on_a_bare_node_is_nothing(node: FakeNode, host: FakeHost, run: Run) -> None:
     done = run(state="absent")
     assert not done["changed"] and host.changes() == []
@@ -267,15 +347,31 @@ def test_two_runs_at_once_take_turns_and_the_second_looks_again(
     assert not lock.exists()
 
 
+def test_a_run_that_is_cut_off_or_overtaken_changes_nothing(
+    node: FakeNode, host: FakeHost, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = (
+        {"id": by, "controller": by, "started": 1.0, "age": age, "by": by}
+        for by, age in (("Alice", 60.0), ("Bob", 5.0))
+    )
+    assert run(plan(node, 1), run=newer)["changed"]
+    host.changes()
+    refused = run(run=older)
+    assert refused["failed"] and "Bob" in refused["msg"] and host.changes() == []
+    assert not run(plan(node, 1), run=older)["changed"], "nothing to do: it passes"
+    monkeypatch.setattr(turn.Turn.__init__, "__defaults__", ("", lambda: False))
+    assert "controller is gone" in run(run=newer)["msg"] and host.changes() == []
+
+
 def test_a_run_that_never_ends_is_named(node: FakeNode, host: FakeHost, run: Run) -> None:
     with (node.root / "run/dgxspark-sriov.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write("a run from 192.0.2.9 (process 4711)")
         file.flush()
         assert run(check=True)["changed"], "check mode disturbs nobody and waits for nobody"
-        refused = run()
-    assert refused["failed"] and "4711" in refused["msg"] and "Nothing was changed" in refused["msg"]
-    assert host.changes() == []
+        waiting = run()
+    assert waiting["waiting"] == {"who": "a run from 192.0.2.9 (process 4711)"} and not waiting["changed"]
+    assert host.now < 20 and host.changes() == [], "a module whose controller is gone must not wait for long"
 
 
 def test_absent_removes_what_a_killed_first_run_left(node: FakeNode, host: FakeHost, run: Run) -> None:
@@ -337,7 +433,29 @@ def test_a_stranded_vf_is_named_then_freed(node: FakeNode, host: FakeHost, run: 
     freed = run(reset_stranded=True)
     assert freed["changed"] and name in node.devices
     assert "ip netns delete cni-1" in host.changes()
+    assert [c["after"] for c in freed["changes"] if c["what"] == "network namespace"] == [None], "told"
     assert not run(reset_stranded=True)["changed"]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [Device("veth0", None, "52:00:00:00:00:01"), Device("lo", None, "00:00:00:00:00:00", ipv4=["10.9.9.9/32"])],
+)
+def test_a_namespace_with_something_of_the_owners_is_kept(
+    node: FakeNode, host: FakeHost, run: Run, beside: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(sriov_vf.AnsibleModule, "warn", lambda _module, text: warned.append(text))
+    run()
+    name = node.pf(dict(node._vfs(next(iter(node.vf_pattern))))[0]).name
+    net = node.add_namespace("blue", pids=0)
+    node.add_device(dataclasses.replace(beside), net)
+    node.move(name, "blue", "net1")
+    foretold = run(reset_stranded=True, check=True)
+    freed = run(reset_stranded=True)
+    assert freed["changed"] and name in node.devices and freed["changes"] == foretold["changes"]
+    assert not any("netns delete" in line for line in host.changes()) and beside.name in net.devices
+    assert "blue is kept" in warned[-1] and beside.name in warned[-1]
 
 
 def test_a_namespace_that_comes_to_life_meanwhile_is_left_alone(node: FakeNode, host: FakeHost, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import Device, FakeNode
@@ -75,13 +77,17 @@ def request(**changes: object) -> Request:
     return Request(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def begin(host: FakeHost, asked: Request, *, check_mode: bool = False) -> Outcome:
+def begin(host: FakeHost, asked: Request, *, check_mode: bool = False, turn: Turn | None = None) -> Outcome:
     scratch = host.node.root / "tmp" / asked.transaction
     scratch.mkdir(parents=True, exist_ok=True)
     try:
-        return netplan_change.begin(
-            host, host.command, Sysfs(host.node.sysfs), asked, str(scratch), check_mode=check_mode
-        )
+        while True:  # as the action does
+            outcome = netplan_change.begin(
+                host, host.command, Sysfs(host.node.sysfs), asked, str(scratch), check_mode=check_mode, turn=turn
+            )
+            if outcome.state != "queued":
+                return outcome
+            asked = dataclasses.replace(asked, waited=outcome.waiting)
     finally:
         shutil.rmtree(scratch)
 
@@ -325,11 +331,11 @@ def test_a_run_that_comes_first_after_the_wait_is_waited_for_too(
     lock = FakeHost.lock
     raced: list[Outcome] = []
 
-    def slow(self: FakeHost) -> t.ContextManager[None]:
+    def slow(self: FakeHost, *how: t.Any, **more: t.Any) -> t.ContextManager[None]:
         if not raced:
             raced.append(Outcome())
             raced[0] = begin(self, request(transaction="first", by=ALICE))
-        return lock(self)
+        return lock(self, *how, **more)
 
     monkeypatch.setattr(FakeHost, "lock", slow)
     outcome = begin(host, request(transaction="second"))
@@ -777,3 +783,41 @@ def test_a_file_that_another_of_its_name_hides_claims_nothing(host: FakeHost) ->
     put(host.node.root, "/run/netplan/40-cx7.yaml", "network: {version: 2}\n")
     assert make(host).state == "pending"
     assert host.files()["40-cx7.yaml"] == CX7
+
+
+# --- the owner's file where ours is to be ---------------------------------------------------------------------------------
+
+OWNERS = "network:\n  version: 2\n  ethernets:\n    enP7s7:\n      dhcp4: true\n"
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_an_owners_file_at_our_path_is_refused_and_kept(host: FakeHost, link: bool) -> None:
+    put(host.node.root, "/root/mine.yaml" if link else netplan.PATH, OWNERS, 0o640)
+    if link:
+        host.path(netplan.PATH).symlink_to(host.path("/root/mine.yaml"))
+    before = host.files()
+    with pytest.raises(CollectionError, match="not made by this collection") as refused:
+        begin(host, request(), check_mode=True)
+    with pytest.raises(CollectionError):
+        begin(host, request())
+    assert "netplan_vf_path" in str(refused.value) and refused.value.findings[0].id == "netplan.occupied"
+    gone = begin(host, request(content=None))
+    assert (gone.state, gone.changes) == ("unchanged", []) and "kept as it is" in gone.warnings[0]
+    assert host.files() == before and not host.applied
+    assert host.path(netplan.PATH).is_symlink() is link
+
+
+def test_the_remedy_for_an_owners_file_at_our_path_works(host: FakeHost) -> None:
+    put(host.node.root, netplan.PATH, OWNERS.replace("enP7s7", "enp9s9"))
+    host.path(netplan.PATH).rename(host.path("/etc/netplan/80-mine.yaml"))
+    make(host)
+    make(host, content=None, transaction="t2")
+    assert sorted(host.files()) == ["01-mgmt.yaml", "80-mine.yaml"]
+
+
+def test_a_text_of_ones_own_is_marked_and_can_be_changed(host: FakeHost) -> None:
+    mine = "network: {version: 2, ethernets: {x: {match: {name: enp9s0}, mtu: %d}}}\n"
+    for number, mtu in enumerate((8000, 9000)):
+        make(host, content=mine % mtu, devices=(), transaction=f"own{number}")
+    assert host.files()[OURS].startswith(netplan.MARK) and "9000" in host.files()[OURS]
+    assert begin(host, request(content=mine % 9000, devices=(), transaction="again")).state == "unchanged"

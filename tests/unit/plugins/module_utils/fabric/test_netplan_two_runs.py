@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import pathlib
 import threading
 import time
@@ -15,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 
-TEXT = "network:\n  version: 2\n  ethernets:\n    x: {match: {name: enp9s0}, mtu: %d}\n"
+TEXT = netplan.HEADER + "network:\n  version: 2\n  ethernets:\n    x: {match: {name: enp9s0}, mtu: %d}\n"
 
 
 class Node(rollback.Host):
@@ -66,9 +67,13 @@ class Run(threading.Thread):
         scratch = self.node.path(f"/tmp/{self.asked.transaction}")
         scratch.mkdir(parents=True)
         sysfs = Sysfs(self.node.fake.sysfs)
-        self.outcome = netplan_change.begin(
-            self.node, self.node.command, sysfs, self.asked, str(scratch), check_mode=False
-        )
+        while True:  # as the action does
+            self.outcome = netplan_change.begin(
+                self.node, self.node.command, sysfs, self.asked, str(scratch), check_mode=False
+            )
+            if self.outcome.state != "queued":
+                break
+            self.asked = dataclasses.replace(self.asked, waited=self.outcome.waiting)
         until = time.monotonic() + 20
         while self.confirms and self.ended not in ("confirmed", "unknown", "rolled_back") and time.monotonic() < until:
             self.ended = netplan_change.confirm(self.node, self.asked).state

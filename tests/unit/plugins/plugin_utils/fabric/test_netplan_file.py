@@ -13,6 +13,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import net
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import PATH
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
+    Function,
+    Netdev,
     Netplan,
     NetplanFile,
     NetplanStanza,
@@ -21,9 +23,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     from_plain,
     to_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes as differences
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.netplan_file import changes, file_of
 from ansible_collections.dgxspark.cluster.tests.unit.netplan_fakes import planned_host
 
+Plain = dict[str, t.Any]
 PLANNED = to_plain(planned_host())
 
 
@@ -93,3 +97,46 @@ def test_the_same_plan_gives_the_same_text() -> None:
 def test_a_bad_plan_is_one_error() -> None:
     with pytest.raises(CollectionError, match="functions"):
         file_of({"name": "spark1", "index": 1, "detected": True})
+
+
+# --- what would be refused, from the facts alone -------------------------------------------------------------------------
+
+
+def seen(*files: NetplanFile) -> Plain:
+    functions = tuple(
+        Function(f"000{n}:01:00.0", netdev=Netdev(f.netdev, f"4c:bb:47:00:00:0{n}"), totalvfs=8, numvfs=0)
+        for n, f in enumerate(planned_host().functions)
+    )
+    return t.cast(Plain, to_plain(Node(functions=functions, netplan=Netplan(files=files))))
+
+
+def stanza(kind: str, name: str, *refers: str) -> NetplanStanza:
+    return NetplanStanza(kind, name, refers=refers)
+
+
+CLASHES = {
+    "an interface": [stanza("ethernets", "enp1s0f0np0")],
+    "a VLAN": [stanza("ethernets", "enp1s0f0np0"), stanza("vlans", "vlan10", "enp1s0f0np0")],
+    "a bond": [stanza("ethernets", "enp1s0f0np0"), stanza("bonds", "bond0", "enp1s0f0np0")],
+}
+
+
+@pytest.mark.parametrize("absorb", ["refuse", "absorb"])
+@pytest.mark.parametrize("what", CLASHES)
+def test_what_the_module_would_refuse_is_known_before_a_node_is_touched(what: str, absorb: str) -> None:
+    node = seen(NetplanFile("/etc/netplan/40-mine.yaml", "00", "0600", tuple(CLASHES[what])))
+    found = differences.changes(PLANNED, node, parts=["netplan"], foreign_stanzas=absorb)["findings"]
+    assert [f.id for f in found] == ([] if (what, absorb) == ("an interface", "absorb") else ["netplan.clash"])
+    assert all("/etc/netplan/40-mine.yaml" in f.message for f in found)
+
+
+@pytest.mark.parametrize(("ours", "ids"), [(False, ["netplan.occupied"]), (True, []), (None, [])])
+def test_an_owners_file_at_our_path_is_refused_in_the_plan(ours: bool | None, ids: list[str]) -> None:
+    node = seen(NetplanFile(PATH, "00", "0600", ours=ours))
+    assert [f.id for f in differences.changes(PLANNED, node, parts=["netplan"])["findings"]] == ids
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_the_plan() -> None:
+    node = seen(NetplanFile("/etc/netplan/50-broken.yaml", "00", "0600", error="line 3: not valid YAML"))
+    (found,) = differences.changes(PLANNED, node, parts=["netplan"])["findings"]
+    assert found.id == "netplan.unreadable" and "50-broken.yaml" in found.subject

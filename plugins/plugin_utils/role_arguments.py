@@ -1,0 +1,43 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge the variables of all roles before the first one touches a node: Ansible itself does so only when each role begins."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import typing as t
+
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+
+ROLES = pathlib.Path(__file__).parents[2] / "roles"
+_TYPES = ("int", "float", "bool")  # texts may be secrets, or come from slow lookups: only their role reads those
+
+
+@functools.cache
+def specs() -> dict[str, dict[str, t.Any]]:
+    """Return type and choices of the roles' variables that can be judged by themselves, by name."""
+    found: dict[str, dict[str, t.Any]] = {}
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
+        tree = yaml.load(path.read_text(encoding="utf-8"), loader)
+        for name, spec in tree["argument_specs"]["main"]["options"].items():
+            if spec.get("type") in _TYPES or "choices" in spec:
+                found[name] = {key: spec[key] for key in ("type", "choices") if key in spec}
+    return found
+
+
+def judge(host: str, values: t.Mapping[str, t.Any]) -> list[Finding]:
+    """Return what is wrong with a host's variables. values: by name, those of `specs()`; None is not judged."""
+    known = specs()
+    given = {name: value for name, value in values.items() if value is not None and name in known}
+    found = []
+    for name, value in given.items():
+        for message in ArgumentSpecValidator({name: known[name]}).validate({name: value}).error_messages:
+            remedy = "Correct it; nothing was changed."
+            found.append(Finding("arguments.wrong", "error", f"{name} ({host})", f"{message.rstrip('.')}.", remedy))
+    return found

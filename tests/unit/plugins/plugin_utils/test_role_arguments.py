@@ -1,0 +1,43 @@
+"""The variables of all roles, judged before the first role begins."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import role_arguments
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("netplan_vf_rollback_timeout", "soon"),
+        ("netplan_vf_foreign_stanzas", "adopt"),
+        ("sriov_roce_reset_stranded", "perhaps"),
+        ("k3s_state", "gone"),
+    ],
+)
+def test_a_value_that_a_later_role_would_refuse_is_named(name: str, value: str) -> None:
+    (found,) = role_arguments.judge("spark1", {name: value})
+    assert name in found.subject and "spark1" in found.subject and value in found.message
+
+
+def test_what_roles_accept_passes() -> None:
+    given = {
+        "netplan_vf_rollback_timeout": "60",
+        "sriov_roce_trust": "yes",
+        "sriov_roce_spoof_check": None,
+        "mine": "x",
+    }
+    assert role_arguments.judge("spark1", given) == []
+
+
+def test_every_role_s_own_defaults_pass() -> None:
+    judged = 0
+    for path in sorted(ROOT.glob("roles/*/defaults/main.yml")):
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        plain = {name: value for name, value in values.items() if "{{" not in str(value)}
+        judged += len(set(plain) & set(role_arguments.specs()))
+        assert role_arguments.judge("spark1", plain) == [], path
+    assert judged > 30
