@@ -103,3 +103,35 @@ def test_the_parts_that_are_for_sparks_are_left_out_where_only_the_server_is_rea
     code, output = run(tmp_path, "site.yml", "-l", "server", "--skip-tags", "k3s", *chosen, more=more)
     assert code == 0, output
     assert "unreachable=1" not in output
+
+
+@pytest.mark.more
+def test_what_one_node_would_refuse_is_found_before_any_node_is_touched(tmp_path: pathlib.Path) -> None:
+    """spark2 has a VLAN on a function. Neither node answers: whoever is touched is reported as unreachable."""
+    hosts = {}
+    for number in (1, 2):
+        node = spark(tmp_path / f"node{number}", vfs=0)
+        for at, device in enumerate(node.devices.values()):
+            device.mac = f"4c:bb:47:00:0{number}:{at:02x}"
+        node.sync()
+        seen = read_node(Sysfs(node.sysfs), node.run, device_ids=node.device_ids, **node.roots)
+        hosts[f"spark{number}"] = {**DOWN, "dgxspark_roce": to_plain(seen)}
+    name = hosts["spark2"]["dgxspark_roce"]["functions"][0]["netdev"]["name"]
+    stanzas = [{"kind": "ethernets", "id": name}, {"kind": "vlans", "id": "vlan10", "refers": [name]}]
+    hosts["spark2"]["dgxspark_roce"]["netplan"]["files"] = [
+        {"path": "/etc/netplan/40-mine.yaml", "sha256": "0", "mode": "0600", "stanzas": stanzas}
+    ]
+    more = {"dgx": {"hosts": hosts}}
+    code, output = run(tmp_path, "site.yml", "--tags", "fabric", "-e", "netplan_vf_foreign_stanzas=absorb", more=more)
+    said = " ".join(output.split())
+    assert code != 0 and "No host is changed." in said and "vlans.vlan10 in /etc/netplan/40-mine.yaml" in said, output
+    assert "UNREACHABLE" not in output
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("playbook", ["site.yml", "teardown.yml"])
+def test_a_variable_of_a_later_role_is_judged_before_any_node_is_touched(tmp_path: pathlib.Path, playbook: str) -> None:
+    code, output = run(tmp_path, playbook, "-e", "netplan_vf_rollback_timeout=soon")
+    said = " ".join(output.split())
+    assert code != 0 and "netplan_vf_rollback_timeout (spark1)" in said and "soon" in said, output
+    assert "UNREACHABLE" not in output
