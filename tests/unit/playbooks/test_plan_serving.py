@@ -56,6 +56,7 @@ def plan(folder: pathlib.Path, nodes: dict[str, dict[str, t.Any]], **extra: t.An
     return done.returncode, " ".join(serving.split())
 
 
+@pytest.mark.more
 def test_the_poorest_of_the_nodes_that_answered_counts(tmp_path: pathlib.Path) -> None:
     nodes = {f"spark{number}": shown(110 + number) for number in (1, 2, 4)} | {"spark3": shown(104.5)}
     code, output = plan(tmp_path, nodes)

@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PR
 
 MODEL = "openai/gpt-oss-120b"
 COMMIT = "c" * 40
+ASKED = {"dgxspark_model": "./model", "dgxspark_profile_model": MODEL, "dgxspark_profile_to": "own.yml"}
 
 pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 
@@ -57,21 +58,32 @@ def run(owner: pathlib.Path, *options: str, **extra: t.Any) -> tuple[int, str]:
     return done.returncode, output
 
 
-@pytest.mark.older_core
-def test_a_folder_s_profile_is_shown_written_once_and_kept(owner: pathlib.Path) -> None:
-    asked = {"dgxspark_model": "./model", "dgxspark_profile_model": MODEL, "dgxspark_profile_to": "own.yml"}
-    code, output = run(owner, "--check", "--diff", **asked)
+@pytest.mark.more
+def test_in_check_mode_it_is_shown_and_not_written(owner: pathlib.Path) -> None:
+    code, output = run(owner, "--check", "--diff", **ASKED)
     assert code == 0, output
     assert "+model: openai/gpt-oss-120b" in output
     assert "verdict   UNPROVEN" in output
     assert not (owner / "own.yml").exists()
-    code, output = run(owner, **asked)
+
+
+@pytest.mark.older_core
+def test_a_folder_s_profile_is_written(owner: pathlib.Path) -> None:
+    code, output = run(owner, **ASKED)
     assert code == 0, output
+    assert "verdict   UNPROVEN" in output
     written = owner / "own.yml"
     assert written.stat().st_mode & 0o777 == 0o644
     made = yaml.safe_load(written.read_text(encoding="utf-8"))
     assert find(made)["facts"]["moe"]["experts"] == 128
     assert not profile_text.edited(written.read_text(encoding="utf-8"))
+
+
+@pytest.mark.more
+def test_it_is_written_once_and_an_owner_s_changes_are_kept(owner: pathlib.Path) -> None:
+    asked = {**ASKED, "dgxspark_profile_to": "kept.yml"}
+    written = owner / "kept.yml"
+    assert run(owner, **asked)[0] == 0
     code, output = run(owner, **asked)
     assert code == 0
     assert "changed=0" in output.partition("spark1 ")[2]

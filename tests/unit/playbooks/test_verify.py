@@ -26,6 +26,7 @@ def owner(tmp_path: pathlib.Path) -> Owner:
     return Owner(tmp_path)
 
 
+@pytest.mark.more
 def test_a_single_spark_passes_and_says_that_nothing_was_tested(owner: Owner) -> None:
     code, output, report = owner.verify({"spark1": HERE}, topology="single")
     assert code == 0, output

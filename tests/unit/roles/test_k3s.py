@@ -193,6 +193,7 @@ def test_what_is_there_after_the_first_run(cluster: Owner) -> None:
     )
 
 
+@pytest.mark.more
 def test_the_second_run_changes_nothing(cluster: Owner) -> None:
     again = cluster.run()
     assert again.code == 0, again.output
