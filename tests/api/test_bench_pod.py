@@ -178,7 +178,7 @@ def test_a_model_is_measured_from_beside_its_head_and_nothing_is_left(owner: Own
     assert list((owner.folder / "tmp").glob("k8srcp-*.json")), "what the Kubernetes client has discovered"
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_garbage_ends_with_another_status_and_the_report_is_there(owner: Owner, server: ManyServer) -> None:
     server.answering = lambda _request: sse(*["! "] * 500, reason="length", tokens=500)
     said = owner.says(**SHORT | {"dgxspark_bench_node": "spark3"})
@@ -188,7 +188,7 @@ def test_garbage_ends_with_another_status_and_the_report_is_there(owner: Owner, 
     assert owner.left() == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_what_cannot_be_measured_is_one_sentence_and_leaves_nothing(owner: Owner, server: ManyServer) -> None:
     (owner.folder / "out/b.json").unlink(missing_ok=True)
     assert "There is no workload 'nothing'" in owner.says(**POD, dgxspark_bench_workloads=["nothing"])

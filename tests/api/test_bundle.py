@@ -127,7 +127,7 @@ def test_a_bundle_that_lacks_something_is_refused_before_anything_is_done(walled
     assert not (walled.site.folder / "bin").exists()
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Walled) -> None:
     walled.site.play(name="dgxspark.cluster.model_weights", tasks_from="hub_python.yml")
     code, said, changed = walled.run()

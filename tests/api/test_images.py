@@ -96,7 +96,7 @@ def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner)
     assert owner.record() == f"{OLD} {FIRST}\n{NEW} {SECOND}\n"
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_tag_that_was_moved_is_refused_until_it_is_accepted(owner: Owner) -> None:
     """The tag moves, one Spark is reinstalled, and its kubelet pulls what the tag stands for now."""
     owner.good()
@@ -136,7 +136,7 @@ def test_an_image_that_no_check_would_see_is_refused(owner: Owner) -> None:
     assert owner.cluster.writes == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None:
     owner.good(k3s_data_dir=str(owner.folder))
     owner.cluster.writes.clear()
@@ -152,7 +152,7 @@ def test_where_there_is_no_room_nothing_is_asked_of_a_node(owner: Owner) -> None
     assert owner.cluster.writes == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_what_is_gone_is_refused_by_name(owner: Owner) -> None:
     text = owner.refused(k8s_dgx_image_archive="engine.tar", k8s_dgx_image_state="present")
     assert "k8s_dgx_image_archive, k8s_dgx_image_state: no longer supported" in text

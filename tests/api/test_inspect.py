@@ -70,7 +70,7 @@ def test_an_image_is_read_once_and_written_where_plans_look(owner: Owner) -> Non
     assert (code, changed) == (0, 0), said
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_an_image_that_cannot_be_had_or_says_nothing_or_nonsense_is_one_sentence(owner: Owner) -> None:
     owner.cluster.faults = {("spark1", "fork"): f"failed to resolve reference {REPO}: not found"}
     assert "spark1: there is no such image." in owner.refused()
@@ -90,7 +90,7 @@ def test_an_image_that_cannot_be_had_or_says_nothing_or_nonsense_is_one_sentence
     )
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_serving_reads_the_image_first_where_asked(owner: Owner) -> None:
     """The served plan uses what the image reported, and serving it again changes nothing."""
     owner.playbook = "play.yml"

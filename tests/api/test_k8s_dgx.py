@@ -255,7 +255,7 @@ def archive(tmp_path: pathlib.Path) -> pathlib.Path:
     return place
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_cni_plugins_come_by_checksum_and_go_again(site: StandIn, archive: pathlib.Path) -> None:
     knowledge = site.folder / "own" / "platform"
     knowledge.mkdir(parents=True)

@@ -79,7 +79,7 @@ def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench
     assert not site.cluster.pods()
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
     code, said, _changed = site.run(k8s_dgx_image="")
     assert code != 0
@@ -91,7 +91,7 @@ def test_what_cannot_be_written_down_is_the_reason(site: Bench) -> None:
     assert site.cluster.writes == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_variable_that_cannot_be_evaluated_is_the_reason(site: Bench) -> None:
     code, said, _changed = site.run(k8s_dgx_serving="{{ nowhere_set }}")
     said = " ".join(said.split())
@@ -101,7 +101,7 @@ def test_a_variable_that_cannot_be_evaluated_is_the_reason(site: Bench) -> None:
     assert site.cluster.writes == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_bundle_without_the_benchmark_s_image_is_refused_before_anything_is_done(
     site: Bench, tmp_path: pathlib.Path
 ) -> None:

@@ -121,7 +121,7 @@ def test_site_serves_a_named_model_and_teardown_takes_everything_away(owner: Own
 @pytest.mark.parametrize(
     ("topology", "count", "model", "overrides"),
     [
-        pytest.param("ring", 4, harness.MODEL, {}, marks=pytest.mark.more),
+        pytest.param("ring", 4, harness.MODEL, {}, marks=pytest.mark.long),
         pytest.param(
             "triangle",
             3,

@@ -106,7 +106,7 @@ def test_weights_come_once_and_go_round(alone: Owner) -> None:
     assert alone.hub.requests == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_spark_that_cannot_pass_on_what_it_has_is_named(alone: Owner) -> None:
     with socket.create_server(("127.0.0.2", 47110)):  # accepts the next Spark's connection, and never answers
         code, said, _changed = alone.run(model_weights_copy_patience=3)
@@ -125,7 +125,7 @@ def test_weights_of_a_model_that_is_to_be_served_are_not_taken_away(owner: Owner
     assert owner.cluster.objects == before
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_weights_that_another_instance_loads_are_not_taken_away(owner: Owner) -> None:
     other = inputs.plan(MODEL, instance={"name": "second", "vf_index": 1})
     for each in inputs.objects(other):

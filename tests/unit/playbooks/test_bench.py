@@ -147,7 +147,7 @@ class SafeServer(ManyServer):
             super()._one(safe)
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not here")
 def test_a_server_with_tls_is_trusted_by_its_authority_s_file_or_unchecked(
     bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path

@@ -117,7 +117,7 @@ def test_the_guide_s_commands_make_a_folder_that_plan_takes(site: Site) -> None:
     assert "10.101.0.1" in planned.stdout and "enP2p1s0f0np0" in planned.stdout
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_folder_with_other_content_is_left_as_it_is_unless_told(site: Site) -> None:
     if not site.folder.exists():
         site.type(DISCOVER)

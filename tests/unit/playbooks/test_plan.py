@@ -63,7 +63,7 @@ def test_a_relative_path_begins_where_the_owner_is_and_a_program_can_read_the_re
     assert not (ROOT / "playbooks/plan.json").exists()
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("playbook", "limit"),
     [("plan.yml", ()), ("site.yml", ("-l", "spark[1:4]")), ("verify.yml", ()), ("teardown.yml", ())],

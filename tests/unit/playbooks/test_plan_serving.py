@@ -75,7 +75,7 @@ def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: path
     assert "spark2, spark3, spark4 did not answer: the default for an unmeasured Spark is used there" in output
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> None:
     nodes = {f"spark{number}": shown(9.0, "7.0.0-1019-nvidia", POD) for number in (1, 2, 3, 4)}
     code, output = plan(tmp_path, nodes)
@@ -223,7 +223,7 @@ def test_a_recipe_that_cannot_be_planned_is_one_error(
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_what_a_recipe_leaves_open_is_said_beside_it(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.sh").write_text("docker run $IMG vllm serve /m --port $PORT\n", encoding="utf-8")
     values = {"IMG": "vllm/vllm-openai:v0.17.1", "PORT": 8100, "/m": "acme/Model-8B"}

@@ -199,7 +199,7 @@ def test_what_was_replaced_and_who_did_not_answer_is_said(archive: Archive) -> N
     assert sorted(archive.texts) == list(archive.texts)
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_check_mode_says_what_would_be_read_and_reads_nothing(tmp_path: pathlib.Path) -> None:
     owner = Owner(tmp_path)
     done = run(owner, planted(owner), SHOW, "-l", "kitchen-spark")

@@ -70,7 +70,7 @@ def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: O
     assert "127.0.0.1" in report["hosts"][0]["reason"]
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_hardware_class_of_the_owner_s_is_known_here_too(owner: Owner) -> None:
     """As in plan.yml and site.yml: the folder beside the inventory, and the one named by a variable."""
     entry = {key: value for key, value in knowledge.get("hardware", "lab").items() if key != "origin"}
@@ -126,7 +126,7 @@ def test_a_model_that_answers_proves_the_last_step(owner: Owner) -> None:
     assert not [path for path in (owner.folder / "reports").iterdir() if KEY in path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_key_that_the_model_is_served_with_is_sent(owner: Owner) -> None:
     """Over TLS here, with a certificate signed only by the authority that the owner names."""
     (owner.folder / "key").write_text(f"{KEY}\n", encoding="utf-8")
@@ -155,7 +155,7 @@ def test_a_model_that_collapses_fails_the_proof_with_its_cause(owner: Owner) -> 
     assert "tokens.garbage" in output
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owner: Owner) -> None:
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=strict", topology="single")
     assert code != 0
@@ -168,7 +168,7 @@ def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owne
     assert "There is no modes entry 'quik'. Known: full, quick, strict." in " ".join(output.split())
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_what_was_measured_elsewhere_is_judged(owner: Owner) -> None:
     results = {"nccl": {"reason": "no GPU here"}, "pod": {"reason": "no pod here"}}
     extra = {"dgxspark_verify_mode": "strict", "dgxspark_verify_results": results}
@@ -198,7 +198,7 @@ def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) 
     assert {step["status"] for step in report["steps"] if step["id"] in ("nccl", "pod", "tokens")} == {"not run"}
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner: Owner) -> None:
     two = {"spark1": HERE, "spark2": HERE}
     asked = json.dumps({"dgxspark_verify_run": ["nccl"], "dgxspark_verify_mode": "quick"})
@@ -212,7 +212,9 @@ def test_a_step_beyond_the_mode_is_run_when_it_is_asked_for_and_only_then(owner:
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("asked", [["ncll"], "nccl", {"nccl": True}, ["wire"]])
+@pytest.mark.parametrize(
+    "asked", [["ncll"], *(pytest.param(each, marks=pytest.mark.long) for each in ("nccl", {"nccl": True}, ["wire"]))]
+)
 def test_a_step_that_there_is_not_is_refused_before_anything_is_read(owner: Owner, asked: Any) -> None:
     code, output, report = owner.verify(
         {"spark1": HERE}, "-e", json.dumps({"dgxspark_verify_run": asked}), topology="single"

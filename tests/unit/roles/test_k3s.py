@@ -266,7 +266,7 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_ranks_that_nobody_can_ask_for_are_no_empty_node_unless_the_server_is_down(cluster: Owner) -> None:
     server, agent = cluster.lan.hosts["spark1"], cluster.lan.hosts["spark2"]
     pid = "python3 -c \"import json; print(json.load(open('/run/systemd-stand-in/k3s-agent.service.json'))['pid'])\""
@@ -291,7 +291,7 @@ def test_ranks_that_nobody_can_ask_for_are_no_empty_node_unless_the_server_is_do
     server.sh("rm /etc/rancher/k3s/aside")
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_archives_of_images_are_imported_while_k3s_runs(cluster: Owner) -> None:
     agent, engine = cluster.lan.hosts["spark2"], cluster.folder / "engine.tar.zst"
     folder = "/var/lib/rancher/k3s/agent/images"
@@ -354,7 +354,7 @@ def test_a_node_whose_ranks_do_not_go_is_left_alone(cluster: Owner) -> None:
 # --- what fails by name, and leaves nothing ------------------------------------------------------------------------------
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
     server = cluster.lan.hosts["spark1"]
     kept = server.sh("cat /var/lib/rancher/k3s/server/agent-token")
@@ -369,7 +369,7 @@ def test_a_wrong_token(cluster: Owner, bare: Host) -> None:
     assert "the node is in its previous state" in failed.plain
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Owner, bare: Host) -> None:
     """As with K3s installed by a version that had no such token."""
     server = cluster.lan.hosts["spark1"]
@@ -382,7 +382,7 @@ def test_a_server_without_a_token_for_agents_gives_no_agent_its_own(cluster: Own
     assert "spark1: it has no agent token yet" in failed.plain and "-l spark1,spark3" in failed.plain
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_images_that_are_not_the_release_s_are_refused(cluster: Owner, bare: Host) -> None:
     release(cluster.releases / "spoilt", OLD)
     (cluster.releases / "spoilt" / OLD / ARCHIVE).write_bytes(b"other images")
@@ -532,7 +532,7 @@ def test_a_k3s_that_somebody_else_laid_there_is_left_alone(owner: Owner) -> None
     assert host.tree(*PLACES) == before
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_all_of_k3s_comes_from_a_bundle_and_a_host_without_a_way_out_needs_nothing_else(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -90,7 +90,7 @@ def test_in_a_triangle_start_up_goes_over_the_interface_that_ansible_uses(tmp_pa
         assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_owner_s_choices_reach_the_files(tmp_path: pathlib.Path) -> None:
     cluster = Cluster(tmp_path)
     code, _changed, output = cluster.run(

@@ -99,7 +99,7 @@ def test_a_host_without_pytorch_is_named_and_nobody_waits_for_it(tmp_path: pathl
     assert not list(tmp_path.glob("asked*"))
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_beside_a_served_model_it_takes_small_messages_and_a_floor_by_itself(tmp_path: pathlib.Path) -> None:
     cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()))
     inventory = yaml.safe_load((tmp_path / "inventory.yml").read_text())
