@@ -1,19 +1,22 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the remedies of all rules, over the profiles that trip them, and count how many are refused.
+"""Plan the remedies of all rules, over all profiles and variants that trip them, and count how many are refused.
 
-Usage: remedies.py [PROFILES [RULE …]]    (how many profiles per rule at most, 0: all; beginnings of rules' ids)
+Usage: remedies.py [PROFILES [RULE …]]    (how many profiles and variants at most, 0: all; beginnings of rules' ids)
 
-A rule is provoked by the values that its condition compares settings with, by other splits, and by little free memory. Each change
-that its remedy could name is then planned as an owner would, as an override: `written` are all of a rule's changes, `said` are those
-that the plan says. A change is refused if the plan with it is blocked or cannot be made, or still has the finding.
+For each profile, variant and rule: the rule is provoked by the values that its condition compares settings with, by other splits, and
+by little free memory, until a plan has its finding. Of all findings of that plan, each change that its remedy could name is then
+planned as an owner would, as an override: `written` are all of a rule's changes, `said` are those that the plan says. A change is
+refused if the plan with it is blocked or cannot be made, or still has the finding. While a plan is blocked, changes of its warnings
+are not said.
 """
 
 from __future__ import annotations
 
 import collections
 import itertools
+import json
 import pathlib
 import runpy
 import sys
@@ -29,7 +32,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import m
 
 Plain = dict[str, t.Any]
 HOSTS = [f"spark{number}" for number in range(1, 9)]
-MOST = 6  # provocations of a rule for one profile
+MOST = 24  # provocations of a rule for one variant of a profile
 
 
 def compared(node: t.Any) -> t.Iterator[tuple[str, t.Any]]:
@@ -86,87 +89,140 @@ def provocations(rule: rules.Rule, nodes: int) -> t.Iterator[tuple[Plain, Plain]
             yield {**dict(chosen), **share}, spread
 
 
-def refused(name: str, cluster: Plain, overrides: Plain, change: Plain, rule: str) -> bool:
-    """Whether a plan with a change does not pass."""
-    spread = {**overrides.get("parallel", {}), **change.get("parallel", {})}
-    settings = {**overrides.get("settings", {}), **change.get("settings", {})}
-    try:
-        made = plan.launch_plan(name, cluster, {**overrides, "settings": settings, "parallel": spread})
-    except CollectionError:
-        return True
-    return made["verdict"] == "blocked" or any(found["rule"] == rule for found in made["findings"])
+class Variant:
+    """A profile's variant, and the overrides of it that were planned."""
+
+    def __init__(self, name: str, variant: str, known: verdict.Base) -> None:
+        self.known, self.entry = known, profile.find(name)
+        self.base: Plain = {"variant": variant} if variant else {}
+        self.nodes = profile.resolve(self.entry, self.base, known.tables).nodes
+        self._tripped: dict[str, frozenset[str]] = {}
+        self._planned: dict[str, Plain | None] = {}
+
+    def overrides(self, rule: rules.Rule) -> t.Iterator[Plain]:
+        """Yield overrides that may trip a rule, of an engine release that it concerns."""
+        engine, version = self.entry["engine"]["name"], self.entry["engine"]["version"]
+        if rule.engines and engine not in rule.engines:
+            return
+        base = self.base
+        if rule.engines and not matches(version, rule.engines[engine]):
+            releases = (p.version for p in self.known.tables.versions(engine))
+            release = next((each for each in releases if matches(each, rule.engines[engine])), None)
+            if release is None:
+                return
+            base = {**base, "engine": {"version": release, "versions": "", "image": None}}
+        for settings, spread in itertools.islice(provocations(rule, self.nodes), MOST):
+            share = settings.pop("share", None)
+            if share:
+                settings["gpu_memory_utilization" if engine == "vllm" else "mem_fraction_static"] = share
+            yield {**base, "settings": settings, "parallel": spread}
+
+    def cluster(self, overrides: Plain) -> Plain:
+        """Return a cluster of as many hosts as the overrides ask for."""
+        return {"hosts": HOSTS[: overrides["parallel"].get("nodes", self.nodes)], "free_gib": 104.0}
+
+    def judged(self, overrides: Plain) -> verdict.Judgement | None:
+        """Judge overrides; None if they are refused."""
+        try:
+            chosen = profile.resolve(self.entry, overrides, self.known.tables)
+            hosts = self.cluster(overrides)
+            free, _seen = plan._free(hosts, hosts["hosts"], self.known)
+            return verdict.judge(chosen, self.known, free=free)
+        except CollectionError:
+            return None
+
+    def trips(self, overrides: Plain, rule: str) -> bool:
+        """Whether overrides have the finding of a rule."""
+        key = json.dumps(overrides, sort_keys=True)
+        if key not in self._tripped:
+            found = self.judged(overrides)
+            self._tripped[key] = frozenset(f.id for f in found.findings) if found else frozenset()
+        return rule in self._tripped[key]
+
+    def planned(self, overrides: Plain) -> Plain | None:
+        """Plan overrides, on as many hosts as they ask for; None if they are refused."""
+        key = json.dumps(overrides, sort_keys=True)
+        if key not in self._planned:
+            try:
+                self._planned[key] = plan.launch_plan(self.entry, self.cluster(overrides), overrides)
+            except CollectionError:
+                self._planned[key] = None
+        return self._planned[key]
+
+    def refused(self, overrides: Plain, change: t.Mapping[str, t.Any], rule: str) -> str:
+        """Return why a plan with a change does not pass; "" if it does."""
+        spread = {**overrides["parallel"], **change.get("parallel", {})}
+        settings = {**overrides["settings"], **change.get("settings", {})}
+        laid = {**overrides, "settings": settings, "parallel": spread}
+        made = self.planned(laid) if spread.get("nodes", 1) <= len(self.cluster(overrides)["hosts"]) else None
+        if made is None:
+            return "it cannot be made"
+        ids = [found["rule"] for found in made["findings"] if found["severity"] == "error"]
+        if made["verdict"] == "blocked":
+            return f"it is blocked by {', '.join(ids)}"
+        return "it still has the finding" if any(found["rule"] == rule for found in made["findings"]) else ""
+
+
+def of_variant(this: Variant, wanted: t.Sequence[rules.Rule], totals: dict[str, collections.Counter[str]]) -> list[str]:
+    """Count what becomes of the remedies of a variant; return a line for each that is said and refused."""
+    chosen: dict[str, Plain] = {}
+    for rule in wanted:
+        found = next((each for each in this.overrides(rule) if this.trips(each, rule.id)), None)
+        if found:
+            chosen[json.dumps(found, sort_keys=True)] = found
+    wrong = []
+    for overrides in chosen.values():
+        made, offered = this.planned(overrides), this.judged(overrides)
+        if made is None or offered is None:
+            continue
+        for found in made["findings"]:
+            if found["rule"] not in totals:
+                continue
+            count = totals[found["rule"]]
+            count["plans"] += 1
+            offer = offered.offers.get(found["rule"])
+            for change in (fix for fix in (offer.fixes if offer else ()) if fix):
+                count["written"] += 1
+                count["written refused"] += bool(this.refused(overrides, change, found["rule"]))
+            for change in found["ways"]:
+                why = this.refused(overrides, change, found["rule"])
+                count["said"] += 1
+                count["said refused"] += bool(why)
+                if why:
+                    wrong.append(
+                        f"{this.entry['id']}: {json.dumps(overrides)}: {found['rule']}: {json.dumps(change)}: {why}"
+                    )
+    return wrong
 
 
 def main(most: int, only: t.Sequence[str] = ("",)) -> int:
     """Print a row for each rule with changes; return 1 if one is said that is refused."""
     known = verdict.base()
-    names = sorted(knowledge.shared("profile"))
-    totals: collections.Counter[str] = collections.Counter()
-    silent = []
-    print(
-        "| rule | plans with it | changes written | of these refused | said | of these refused |\n|---|---|---|---|---|---|"
-    )
-    for rule in known.rules:
-        if not rule.fix or not rule.id.startswith(tuple(only)):
-            continue
-        count: collections.Counter[str] = collections.Counter()
-        for name in names:
-            if most and count["plans"] >= most:
-                break
-            for overrides, made in tripped(rule, name, known):
-                found = next(f for f in made["findings"] if f["rule"] == rule.id)
-                cluster = {"hosts": HOSTS[: made["parallel"]["nodes"]], "free_gib": 104.0}
-                count["plans"] += 1
-                for kind, changes in (("written", written(name, overrides, rule, known)), ("said", found["ways"])):
-                    count[kind] += len(changes)
-                    count[f"{kind} refused"] += sum(refused(name, cluster, overrides, c, rule.id) for c in changes)
-                break
-        totals += count
-        if not count["plans"]:
-            silent.append(rule.id)
-        row = (count[key] for key in ("plans", "written", "written refused", "said", "said refused"))
-        print(f"| {rule.id} | {' | '.join(map(str, row))} |", flush=True)
-    print(f"\n{dict(totals)}\nNo profile trips: {', '.join(silent)}")
-    return int(totals["said refused"] > 0)
-
-
-def tripped(rule: rules.Rule, name: str, known: verdict.Base) -> t.Iterator[tuple[Plain, Plain]]:
-    """Yield overrides of a profile with which its plan has a rule's finding, and the plan."""
-    entry = profile.find(name)
-    engine, version = entry["engine"]["name"], entry["engine"]["version"]
-    if rule.engines and engine not in rule.engines:
-        return
-    overrides: Plain = {}
-    if rule.engines and not matches(version, rule.engines[engine]):
-        release = next(
-            (p.version for p in known.tables.versions(engine) if matches(p.version, rule.engines[engine])), None
-        )
-        if release is None:
-            return
-        overrides = {"engine": {"version": release, "versions": "", "image": None}}
-    own = entry.get("parallel", {}).get("nodes", 1)
-    for settings, spread in itertools.islice(provocations(rule, own), MOST):
-        share = settings.pop("share", None)
-        if share:
-            settings["gpu_memory_utilization" if engine == "vllm" else "mem_fraction_static"] = share
-        asked = {**overrides, "settings": settings, "parallel": spread}
-        nodes = spread.get("nodes", own)
-        try:
-            made = plan.launch_plan(name, {"hosts": HOSTS[:nodes], "free_gib": 104.0}, asked)
-        except CollectionError:
-            continue
-        if any(found["rule"] == rule.id for found in made["findings"]):
-            yield asked, made
-
-
-def written(name: str, overrides: Plain, rule: rules.Rule, known: verdict.Base) -> list[Plain]:
-    """Return all changes that a rule has for a plan, whether they pass or not."""
-    chosen = profile.resolve(profile.find(name), overrides, known.tables)
-    hosts = {"hosts": HOSTS[: chosen.nodes], "free_gib": 104.0}
-    free, _seen = plan._free(hosts, hosts["hosts"], known)
-    offer = verdict.judge(chosen, known, free=free).offers.get(rule.id)
-    return [dict(fix) for fix in (offer.fixes if offer else ()) if fix]
+    wanted = [rule for rule in known.rules if rule.fix and rule.id.startswith(tuple(only))]
+    totals = {rule.id: collections.Counter[str]() for rule in wanted}
+    cells = [
+        (name, variant)
+        for name in sorted(knowledge.shared("profile"))
+        for variant, values in (profile.find(name).get("variants") or {"": {}}).items()
+        if values is not None
+    ]
+    wrong = []
+    for number, (name, variant) in enumerate(cells[: most or None], 1):
+        print(f"{number} of {len(cells)}: {name} {variant}", file=sys.stderr, flush=True)
+        wrong += of_variant(Variant(name, variant, known), wanted, totals)
+    keys = ("plans", "written", "written refused", "said", "said refused")
+    print("| rule | plans with it | changes written | of these refused | said | of these refused |")
+    print("|---|---|---|---|---|---|")
+    for rule, count in totals.items():
+        if count["plans"]:
+            print(f"| {rule} | {' | '.join(str(count[key]) for key in keys)} |")
+    whole = sum(totals.values(), collections.Counter[str]())
+    print(f"| all {sum(bool(c['plans']) for c in totals.values())} | {' | '.join(str(whole[key]) for key in keys)} |")
+    silent = [rule for rule, count in totals.items() if not count["plans"]]
+    print(f"\n{len(cells[: most or None])} variants. No profile trips: {', '.join(silent)}")
+    print("\n".join(wrong))
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 3, sys.argv[2:] or ("",)))
+    raise SystemExit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 0, sys.argv[2:] or ("",)))
