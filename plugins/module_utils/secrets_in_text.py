@@ -4,8 +4,8 @@
 """Find what looks like a secret: by its form (a token of Hugging Face, a hash of a password) or by the name before it.
 
 The names are those of secret_names. A value after a name is found in the ways that programs write it: assignments, JSON and Python
-(escaped, too), lists of arguments, `name` and `value` of Kubernetes, lines of `kubectl describe`, options, XML. Time is linear in
-the text: every expression is anchored or bounded.
+(escaped, too), lists of arguments, `name` and `value` of Kubernetes, lines of `kubectl describe`, options, XML; below a name by
+secrets_in_tables. Time is linear in the text: every expression is anchored or bounded.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names
+from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names, secrets_in_tables
 
-STARS = "***"
+STARS = secrets_in_tables.STARS
 _NAME_MOST, _VALUE_MOST, _LINES_MOST = 80, 4096, 60  # characters; lines of one value
 
 # Tokens that are recognisable by their form. Prefixes as their issuers document them.
@@ -153,6 +153,7 @@ _HAS_DIGIT = re.compile(r"(?=[^\s\"',;]{0,100}[0-9])(?=[^\s\"',;]{0,100}[A-Za-z]
 
 def mask(text: str) -> str:
     """Replace what looks like a secret with asterisks."""
+    text = secrets_in_tables.mask(text)
     lower = text.lower()
     for hints, expression, replacement in _FORMS:
         if not hints or any(hint in lower for hint in hints):

@@ -129,6 +129,30 @@ PLANTED: dict[str, tuple[str, str]] = {
     "Docker's logins": ('"auths":{"r.io":{"auth":"bWU6b3BlbnNlc2FtZQ=="}}', "bWU6b3BlbnNlc2FtZQ"),
     "K3s's token": (f"K3S_TOKEN='{WORD}'", WORD),
     "Wi-Fi": (f"psk={WORD}", WORD),
+    "CSV": (f"host,user,password\nspark1,me,{WORD}\n", WORD),
+    "CSV, further rows": (f"host,user,password\nspark1,me,other\nspark2,you,{WORD}", WORD),
+    "CSV, first column": (f"api_key,host\n{WORD},spark1\n", WORD),
+    "CSV, in the middle, \\r": (f"host,hf_token,user\r\nspark1,{WORD},me\r\n", WORD),
+    "CSV, quoted": (f'"host","DB_PASSWORD"\n"spark, one","{PHRASE}"\n', PHRASE),
+    "CSV, quotes in it": (f'host,password\nx,"a""{WORD}"\n', WORD),
+    "CSV, of two lines": (f'host,password,user\nx,"first\n{WORD}",me\ny,{CODE},me', WORD),
+    "CSV, the row after it": (f'host,password,user\nx,"first\nsecond",me\ny,{WORD},me', WORD),
+    "CSV, two columns": (f"db password,note,api key\n{CODE},hello,{WORD}\n", WORD),
+    "CSV, semicolons": (f"host;Passphrase\nspark1;{PHRASE}\n", PHRASE),
+    "CSV in JSON": (json.dumps({"data": f"host,password\nspark1,{WORD}\n"}), WORD),
+    "CSV in JSON, twice": (json.dumps({"a": json.dumps({"data": f"host,password\nspark1,{WORD}"})}), WORD),
+    "CSV after words": (f"the list: host,password\nspark1,{WORD}", WORD),
+    "CSV, name and value": (f"name,value\nHOME,/root\nDB_PASSWORD,{WORD}\n", WORD),
+    "CSV, key and value": (f"key;note;value\nhf_token;mine;{WORD}\n", WORD),
+    "TSV": (f"host\tsecret_key\nspark1\t{WORD}\n", WORD),
+    "Markdown": (f"| host | password |\n|---|---|\n| spark1 | {WORD} |\n", WORD),
+    "Markdown, later": (f"| host | password |\n|:--|--:|\n| spark1 | - |\n| spark2 | {WORD} |", WORD),
+    "psql": (f" host   | password \n--------+----------\n spark1 | {WORD}\n", WORD),
+    "kubectl get": (f"NAME      PASSWORD     AGE\nspark1    {WORD}   3d\nspark2    {CODE}         4d\n", WORD),
+    "kubectl get, further rows": (
+        f"NAME      API TOKEN     AGE\nspark1    <none>        3d\nspark2    {CODE}  4d\n",
+        CODE,
+    ),
 }
 
 
@@ -275,6 +299,11 @@ def test_what_has_no_secret_in_it_has_none_by_chance() -> None:
         "first_pass: 17 forward pass=3 compass: north author: someone basic blocks: 3 bearer plug",
         "MountVolume.SetUp failed for volume hf-token : secret not found",
         "kv_cache_dtype=auto, cache_key: abcdef12, kv-bytes-per-token 12288",
+        "name,tokens,max_tokens,token usage\nspark1,512,4096,0.5\nspark2,512,4096,0.7\n",
+        "NAME              TYPE                 DATA   AGE\nserve-hf-token    Opaque               1      3d\n",
+        "HF_TOKEN,WANDB_API_KEY\nHF_TOKEN,DB_PASSWORD\n",
+        "name,value\nNCCL_NET,IB\nVLLM_USE_V1,1\n",
+        "host,password\n\nanother text, of its own",
     ],
 )
 def test_what_only_speaks_of_tokens_and_keys_stays(line: str) -> None:
@@ -297,7 +326,7 @@ HOSTILE = [
     ":", "a:", "ff:", ".", "1.", "@", "a@", "a", "-", "a-", "%41", "%2541", "=", '"', "\\", '\\"', "/", "http://", "http://a:b@", "token=",
     "password: ", "password", " ", "\n", "serial ", "QUJD", "a,", "/home/a", "1:2.", "&#", "[", '{"', "sk-a", "eyJa", "eyJaaaaaaaaaa.",
     "-----BEGIN A-----\n", "bearer ", "\\u0041", "--token ", "--token\n", "$2a$", '"name": "', '"value": "', "value: x name: ", "curl -u ",
-    "login a password ", "api_key: [", "token:\n  - ", "password: |\n  a\n", "'", "password='", "identified by ", "://a:", "sig=",
+    "login a password ", "api_key: [", "token:\n  - ", "password: |\n  a\n", "'", "password='", "identified by ", "://a:", "sig=", "password,", "password,a\nb,c\n", "a\tpassword\n", '"password,', "PASSWORD  ", "|password|\n", 'password,"', "key\\n",
 ]  # fmt: skip
 
 
