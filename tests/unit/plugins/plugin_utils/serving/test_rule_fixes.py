@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     patches,
     plan,
     profile,
+    recipe,
     rules,
     speculation,
 )
@@ -618,3 +619,16 @@ def test_drafts_fit_one_group_of_the_indexer(settings: dict[str, t.Any], refused
     assert ("speculation.indexer-ring" in said) == refused
     if refused:
         assert "one group of 4 keys" in said["speculation.indexer-ring"].message
+
+
+def test_weights_that_threads_read_ahead_are_said_where_one_memory_holds_both() -> None:
+    """Two Sparks were killed while they loaded; on four the room is enough, and other classes copy as they read."""
+    command = "sglang serve --model-path deepseek-ai/DeepSeek-V4-Flash-0731 --tp {0} --nnodes {0} --trust-remote-code"
+    told = {}
+    for nodes in (2, 4):
+        image = "docker run --gpus all lmsysorg/sglang:v0.5.20"
+        entry = recipe.profile_of(f"{image} {command.format(nodes)}", "serve.sh")
+        made = plan.launch_plan(entry, {"hosts": [f"spark{n}" for n in range(nodes)], "free_gib": 104.0})
+        told[nodes] = {each["rule"]: each for each in made["findings"]}
+    assert "swap" in told[2]["load.staged-by-threads"]["remedy"]
+    assert "load.staged-by-threads" not in {*told[4], *found(Case(QWEN, need=FULL))}
