@@ -161,11 +161,7 @@ def configure(root: Path, keys: Path, added: Path | None) -> None:
         link = root / folder / name
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
-    services = ["systemd-networkd.service", "NetworkManager.service"]
-    wanted, *others = [name for name in reversed(services) if (root / "usr/lib/systemd/system" / name).exists()]
-    in_guest(root, "systemctl", "--quiet", "enable", wanted, "ssh.service")
-    for name in others:
-        in_guest(root, "systemctl", "--quiet", "disable", name)
+    in_guest(root, "systemctl", "--quiet", "enable", "systemd-networkd.service", "ssh.service")
     in_guest(root, "systemctl", "--quiet", "disable", "nftables.service")
     in_guest(root, "systemctl", "--quiet", "set-default", "multi-user.target")
     # systemd rebuilds its catalogues at boot when /usr looks newer than these.

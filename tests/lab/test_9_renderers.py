@@ -38,7 +38,9 @@ def timed(what: str, seconds: float) -> None:
 
 
 def site(*arguments: str, **options: object) -> Run:
-    return play("site.yml", "--tags", "fabric", *arguments, limit=LIMIT, **options)  # type: ignore[arg-type]
+    # On a busy machine netplan takes minutes: it disconnects each device, stops NetworkManager, and asks udev for each.
+    patient = ("-e", "netplan_vf_rollback_timeout=600")
+    return play("site.yml", "--tags", "fabric", *patient, *arguments, limit=LIMIT, **options)  # type: ignore[arg-type]
 
 
 def well(what: str, *arguments: str, changed: bool | None = None, **options: object) -> Run:

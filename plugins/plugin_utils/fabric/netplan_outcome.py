@@ -15,8 +15,9 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
     """Return the result, or None if the node is not done and must be polled again.
 
     answer: of the module in its phase `confirm`. timeout: seconds of the node's timer. lost: whether the connection broke
-    when the change started.
+    when the change started, so that the node could not say whether its timer is longer.
     """
+    within = "in time" if lost else f"within {timeout:g} s"
     outcome, message = answer.get("outcome"), answer.get("message")
     if answer.get("failed"):
         return answer
@@ -24,14 +25,14 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
         return {"outcome": outcome, "changed": True}
     if outcome == "rolled_back":
         return _failure(
-            f"No new connection confirmed the change within {timeout} s, so the node went back to its old configuration "
+            f"No new connection confirmed the change {within}, so the node went back to its old configuration "
             "by itself. Either the change cut this node off from the controller: correct it. Or netplan "
             f"and the connection after it took longer than that: give them more time ({MORE_TIME}). "
             f"What was changed, and rolled back: {message}"
         )
     if outcome == "too_slow":
         return _failure(
-            f"netplan did not finish within {timeout} s, so the node went back to its old configuration by "
+            f"netplan did not finish {within}, so the node went back to its old configuration by "
             f"itself. Give it more time ({MORE_TIME}). What would have changed: {message}"
         )
     if outcome == "unknown" and lost:

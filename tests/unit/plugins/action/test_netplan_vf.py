@@ -114,6 +114,18 @@ def test_a_node_that_went_back_fails_with_what_was_changed() -> None:
         assert words in result["msg"]
 
 
+@pytest.mark.parametrize(
+    ("begun", "words"),
+    [({**PENDING, "rollback_timeout": 120.0}, "within 120 s"), (AnsibleConnectionFailure("broken pipe"), "in time")],
+)
+@pytest.mark.parametrize("outcome", ["rolled_back", "too_slow"])
+def test_the_time_that_is_told_is_the_node_s(begun: Answer, words: str, outcome: str) -> None:
+    """It gives itself more where netplan takes the management down; a node that was lost at once could not say so."""
+    said = run(Node([begun, {"outcome": outcome, "message": "/etc/netplan/9: file"}]))["msg"]
+    assert words in said
+    assert "60" not in said
+
+
 def test_a_node_that_stays_away_fails_in_the_end() -> None:
     result = run(Node([PENDING, AnsibleConnectionFailure("No route to host")]))
     assert result["failed"] is True
