@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 from ansible_collections.dgxspark.cluster.plugins.modules.doctor_report import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
@@ -30,6 +32,8 @@ class ActionModule(ControllerAction):
             "versions": self.versions(),
             "vf_options": {key: value for key, value in options.items() if value is not None},
             "netplan_path": self.variable("netplan_vf_path"),
+            "foreign_stanzas": self.variable("netplan_vf_foreign_stanzas"),
+            "now_s": time.time(),
             "pinned_gid": self.variable("nccl_gid_index") is not None,
             "needed_gib": ((self.variable("k8s_dgx_plan") or {}).get("memory") or {}).get("free_gib"),
         }

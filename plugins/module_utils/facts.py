@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn impor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.netns import Enter, entering, other_namespaces
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import (
+    failed_units,
     read_file,
     read_kernel,
     read_memory,
@@ -100,6 +101,7 @@ def read_node(
         other=tuple(n for n in other if any(not address.startswith("127.") for address in n.ipv4)),
         files=tuple(read_file(path, system_root) for path in files),
         units=states,
+        failed=failed_units(run, "dgxspark-*"),
         changing=changing,
         record_fault=record.fault(system_root),
         rdma_netns=read_rdma_netns(sysfs),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import time
 import typing as t
 from dataclasses import dataclass, field
 
@@ -62,6 +63,7 @@ class Health:
     """
 
     uptime_s: float | None = None
+    time_s: float | None = None  # its clock, in seconds since 1970
     cmdline: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
@@ -94,6 +96,7 @@ def read_health(
     gpus, gpu_error = read_gpus(run)
     return Health(
         uptime_s=_float(_text(f"{proc_root}/uptime").split(" ")[0]),
+        time_s=time.time(),
         cmdline=_text(f"{proc_root}/cmdline").strip(),
         versions=read_versions(sysfs, run, packages, proc_root, system_root),
         memory={key: value for key, value in read_meminfo(proc_root).items() if key in MEMORY},

@@ -103,16 +103,28 @@ def read_system(run: Run, *, units: t.Sequence[str] = (), system_root: str = "")
             )
         )
     said = [digest["renderer"] for digest in digests if digest["renderer"]]
-    asked = [*units, *([] if said else _RENDERERS)]
-    states = unit_states(run, asked)
+    states = unit_states(run, [*units, *_RENDERERS])
     active = [_RENDERERS[unit] for unit in ([] if said else _RENDERERS) if states[unit][1] == "active"]
+    renderer = str(said[-1]) if said else next(iter(active), None)
+    service = next((unit for unit, name in _RENDERERS.items() if name == renderer), None)
     netplan = Netplan(
-        renderer=str(said[-1]) if said else next(iter(active), None),
+        renderer=renderer,
+        service=_short(*states[service]) if service else None,
         version=read_packages(["netplan.io"], system_root).get("netplan.io"),
         files=tuple(files),
         pending=_pending(system_root),
     )
     return netplan, {unit: states[unit][0] for unit in units}
+
+
+def _short(enabled: str, active: str) -> str:
+    return "masked" if enabled.startswith("masked") else active
+
+
+def failed_units(run: Run, pattern: str) -> tuple[str, ...]:
+    """Return the loaded units of this pattern that have failed."""
+    _rc, out, _err = run(["systemctl", "list-units", "--all", "--state=failed", "--plain", "--no-legend", pattern])
+    return tuple(line.split()[0] for line in out.splitlines() if line.strip())
 
 
 def read_file(path: str, system_root: str = "") -> FileState:

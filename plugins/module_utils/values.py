@@ -184,6 +184,7 @@ class Netplan:
     """netplan on the node: the renderer in use, the files, and an unconfirmed change if there is one."""
 
     renderer: str | None = None
+    service: str | None = None  # state of the renderer's service: "active", "masked", "inactive", "failed" …
     version: str | None = None
     files: tuple[NetplanFile, ...] = ()
     pending: str | None = None
@@ -210,6 +211,7 @@ class Node:
     other: tuple[Netdev, ...] = ()  # the node's other interfaces with an IPv4 address
     files: tuple[FileState, ...] = ()
     units: dict[str, str] = field(default_factory=dict)  # systemd unit -> "enabled", "disabled", "not-found" …
+    failed: tuple[str, ...] = ()  # units of ours that have failed
     changing: str | None = None  # another run that is changing the node at this moment, in words
     record_fault: str | None = None  # what is wrong with the record of the state before: see fabric/record.py
     rdma_netns: str | None = None  # how network namespaces use RDMA devices: "shared" or "exclusive"

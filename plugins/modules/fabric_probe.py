@@ -119,6 +119,10 @@ options:
       path_mtu:
         description: RDMA path MTU in bytes. The program's own choice by default.
         type: int
+      run:
+        description: This verify in words, the same at both ends. Two at once take turns.
+        type: str
+        default: ""
       together:
         description: Consecutive tests with the same value here run at the same time.
         type: str
@@ -258,6 +262,7 @@ RDMA = {
     "duration": {"type": "int"},
     "path_mtu": {"type": "int"},
     "together": {"type": "str"},
+    "run": {"type": "str", "default": ""},
 }
 
 

@@ -247,8 +247,11 @@ def work(module: AnsibleModule, scratch: str) -> Outcome:
 def main() -> None:
     """Run as a module."""
     module = AnsibleModule(argument_spec=ARGUMENTS, required_if=REQUIRED_IF, supports_check_mode=True)
-    scratch = tempfile.mkdtemp(prefix="netplan-", dir=module.tmpdir)
+    scratch = ""
     try:
+        # In memory: a node whose disk is full or read-only is read, too.
+        place = "/run" if os.access("/run", os.W_OK) else module.tmpdir
+        scratch = tempfile.mkdtemp(prefix="dgxspark-netplan-", dir=place)
         outcome = work(module, scratch)
     except (CollectionError, RollbackError) as exc:
         module.fail_json(msg=str(exc))

@@ -82,6 +82,10 @@ health:
       description: Seconds since the last boot.
       returned: success
       type: float
+    time_s:
+      description: The node's clock, in seconds since 1970.
+      returned: success
+      type: float
     cmdline:
       description: The kernel's command line.
       returned: success

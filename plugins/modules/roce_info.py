@@ -119,7 +119,7 @@ roce:
           type: list
           elements: dict
     netplan:
-      description: Netplan's C(renderer), C(version), C(files), and the id of an unconfirmed change in C(pending).
+      description: Netplan's C(renderer), the state of its C(service), C(version), C(files), and the id of an unconfirmed change in C(pending).
       returned: success
       type: dict
     other:
@@ -136,6 +136,11 @@ roce:
       description: The enablement of the units asked for, such as C(enabled), C(disabled), C(not-found).
       returned: success
       type: dict
+    failed:
+      description: The collection's units that have failed.
+      returned: success
+      type: list
+      elements: str
     changing:
       description: The run that is changing the node at this moment, in words. Null if there is none.
       returned: success

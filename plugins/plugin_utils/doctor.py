@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, together
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import links
@@ -32,6 +33,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict import causes
 
 EARLIER = "earlier boot"
+CLOCK_S = 600.0  # how far a node's clock may be off: a slow run reads it that much earlier
 _MAKE = "Run site.yml --tags fabric."
 
 # Why a cluster that once worked fails verify's checks, by prefix of the cause's id. Longer prefixes come first.
@@ -52,20 +54,6 @@ _WHY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """One finding. where: hosts, functions or VFs. follows: its likely consequences."""
-
-    id: str
-    severity: t.Literal["error", "warning", "info"]
-    where: str
-    symptom: str
-    cause: str
-    remedy: str
-    source: tuple[str, ...] = ()
-    follows: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class SiteState:
     """The doctor's input. health: by host, what `node_health` read; health_errors: why it could not."""
@@ -80,6 +68,8 @@ class SiteState:
     pinned_gid: bool = False
     vf_options: t.Mapping[str, t.Any] = field(default_factory=dict)  # of the role sriov_roce, if not its defaults
     netplan_path: str = netplan.PATH
+    foreign_stanzas: str = "refuse"
+    now_s: float | None = None  # the controller's clock when the nodes had been read
     reached: t.Container[str] = ()  # hosts that answered, even if their facts could not be read
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
@@ -96,9 +86,9 @@ def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str
 
 def examine(state: SiteState) -> list[Diagnosis]:
     """Return all findings, the most severe first; equal ones in the order of the checks, lowest layer first."""
-    parts = (_nodes, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
+    parts = (_nodes, _services, _clocks, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
     found = [diagnosis for part in parts for diagnosis in part(state)]
-    return sorted(found, key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
+    return sorted(together(found), key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
 
 
 def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
@@ -132,6 +122,57 @@ def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
             )
 
 
+def _services(state: SiteState) -> t.Iterator[Diagnosis]:
+    for name in state.evidence.plan:
+        node = state.evidence.node(name)
+        if node is None:
+            continue
+        for unit in node.failed:
+            yield Diagnosis(
+                "unit.failed",
+                "warning",
+                name,
+                f"the unit {unit} has failed.",
+                "It gives the fabric's interfaces their settings at boot, or when a pod returns a VF, and could not.",
+                f"`journalctl -u {unit}` says why. {_MAKE} That does its work, and lets systemd forget the failure.",
+            )
+        if node.netplan.service not in (None, "active", "activating", "reloading", "unknown"):
+            service = (
+                "NetworkManager.service" if node.netplan.renderer == "NetworkManager" else "systemd-networkd.service"
+            )
+            masked = node.netplan.service == "masked"
+            yield Diagnosis(
+                "netplan.service",
+                "error",
+                name,
+                f"{service}, which is to configure what netplan's files say, is {node.netplan.service}.",
+                "Somebody stopped, disabled or masked it, or it failed. Addresses and MTU are not set without it.",
+                f"`systemctl {'unmask' if masked else 'status'} {service}`, then `systemctl enable --now {service}`.",
+            )
+
+
+def _clocks(state: SiteState) -> t.Iterator[Diagnosis]:
+    for name, health in state.health.items():
+        if health.time_s is None or state.now_s is None or abs(health.time_s - state.now_s) <= CLOCK_S:
+            continue
+        off = health.time_s - state.now_s
+        yield Diagnosis(
+            "clock.wrong",
+            "warning",
+            name,
+            f"its clock is {_period(abs(off))} {'ahead of' if off > 0 else 'behind'} this controller's.",
+            "It does not get the time from the network (or this controller does not). Certificates, tokens and journals depend on it.",
+            "`timedatectl` shows whether it is synchronised; `timedatectl set-ntp true` turns that on.",
+        )
+
+
+def _period(seconds: float) -> str:
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return signatures.count(round(seconds / size), unit)
+    return signatures.count(round(seconds), "second")
+
+
 def _steps(state: SiteState) -> list[Step]:
     """Return the verify steps that need facts only."""
     return [Step(judge.__name__, "", True, tuple(judge(state.evidence))) for judge in (links.link, links.gid)]
@@ -151,13 +192,39 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
         node = state.evidence.node(name)
         if node is None:
             continue
+        if node.changing or node.netplan.pending:
+            yield Diagnosis(
+                "plan.changing",
+                "warning",
+                name,
+                f"a run is changing its fabric right now, or was cut off a moment ago ({node.changing or 'an unconfirmed change'}).",
+                "A change of netplan's files that nobody confirms is rolled back by the node itself.",
+                "Wait for that run to end, or two minutes; then look again.",
+            )
+            continue
         try:
+            there = (to_plain(host), to_plain(node), state.vf_options)
+            differs = changes(*there, path=state.netplan_path, foreign_stanzas=state.foreign_stanzas)
             # Skip what verify has already reported.
-            every = changes(to_plain(host), to_plain(node), state.vf_options, path=state.netplan_path)["changes"]
+            every = [change for change in differs["changes"] if change.what != "state"]
             found = [change for change in every if f"{name} {change.subject.split(' ')[0]}" not in told]
+            refused = [f for f in differs["findings"] if f.id.startswith(("netplan.", "sriov.record"))]
         except CollectionError as exc:
             state.unjudged.append((name, f"whether it is as planned: {exc}"))
             continue
+        for finding in refused:
+            yield Diagnosis(
+                finding.id,
+                "error" if finding.severity == "error" else "warning",
+                f"{name} {finding.subject}",
+                finding.message,
+                "site.yml refuses to change the node because of it."
+                if finding.severity == "error"
+                else "See the remedy.",
+                finding.remedy,
+            )
+        if any(finding.severity == "error" for finding in refused):
+            continue  # what site.yml would change helps nobody until then
         if found:
             shown = "; ".join(f"{c.subject}: {c.what} {_short(c.before)} -> {_short(c.after)}" for c in found[:6])
             more = f" and {len(found) - 6} more" if len(found) > 6 else ""

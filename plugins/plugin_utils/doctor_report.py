@@ -52,7 +52,7 @@ def build(
     plan: of `fabric_plan`. hosts: by name, for those within the limit: `facts`, `error`, `health`, `health_error`, and
     `reached`, whether it answered.
     hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
-    `needed_gib` (from the serving plan), `pinned_gid`, `vf_options` and `netplan_path` (of the roles). overlays: owner's knowledge folders.
+    `needed_gib` (from the serving plan), `pinned_gid`, `vf_options`, `netplan_path` and `foreign_stanzas` (of the roles), `now_s`. overlays: owner's knowledge folders.
     """
     evidence = evidence_of(
         plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}
@@ -69,6 +69,8 @@ def build(
         pinned_gid=bool(meta.get("pinned_gid")),
         vf_options=dict(meta.get("vf_options") or {}),
         netplan_path=str(meta.get("netplan_path") or netplan.PATH),
+        foreign_stanzas=str(meta.get("foreign_stanzas") or "refuse"),
+        now_s=meta.get("now_s"),
         reached={name for name, seen in hosts.items() if seen.get("reached") or seen.get("health")},
     )
     found = doctor.examine(state)

@@ -119,7 +119,11 @@ class FakeHost(rollback.Host):
             identity = words[-1]
             self.timer = (journal(self)["deadline"], identity)
             if not self.hold:  # what the guard does until it waits
-                rollback.write(self, identity)
+                try:
+                    rollback.write(self, identity)
+                except OSError as exc:
+                    rollback.applied(self, identity, -(exc.errno or 1), f"{exc.filename}: {exc.strerror}")
+                    return 0, "", ""
                 self.applied.append(self.files())
                 rc, _out, said = self.apply_answer
                 rollback.applied(self, identity, rc, said)

@@ -32,6 +32,9 @@ ERRORS = (
     "out_of_sequence",
     "out_of_seq_request",  # soft-RoCE's names (drivers/infiniband/sw/rxe/rxe_hw_counters.c)
     "rcvd_seq_err",
+    "completer_retry_err",
+    "duplicate_request",  # what the other end sent again: mlx5, too
+    "roce_adp_retrans",  # mlx5 (Documentation of NVIDIA's "RDMA hardware counters")
     "packet_seq_err",
     "implied_nak_seq_err",
     "rnr_nak_retry_err",

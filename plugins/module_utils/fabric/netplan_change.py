@@ -97,6 +97,7 @@ class Outcome:
         "removed",
         "rolled_back",
         "too_slow",
+        "restarted",
         "waiting",
         "queued",
         "stale",
@@ -137,8 +138,8 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
         live = live_changes(request.devices, links)
         if live and not images:  # applying the same files again would take minutes and change nothing
             refuse(winners(run, request.path, live, links, host.root))
-        warning = masked(run, request.content)
-        outcome.warnings += [warning] if warning else []
+        if (images or live) and (why := masked(run, request.content)):
+            raise CollectionError(f"{why} Nothing was changed.")
         outcome.changes += live
         outcome.text += [(f"{c.subject} {c.what}", f"{c.before}\n", f"{c.after}\n") for c in live]
     return images, outcome
@@ -419,11 +420,19 @@ def _undo(host: Host, identity: str, why: str) -> t.NoReturn:
     last = rollback.roll_back(host, identity, why)
     after = "The node is back on its old configuration."
     if last and last["failed"]:
-        after = f"The rollback failed too: {'; '.join(last['failed'])}"
+        said = "; ".join(last["failed"])
+        after = f"The old files are back, but netplan did not apply them either: {said}"
+        if rollback.pending(host):
+            after = f"The rollback failed too: {said}"
     raise CollectionError(f"{why} {after}")
 
 
 def _failed(rc: int, said: str) -> str:
+    if rc < 0:  # netplan did not run
+        path = said.partition(": ")[0]
+        return (
+            said if rc == rollback.NOT_RUN else f"{path} could not be written: {reason(OSError(-rc, os.strerror(-rc)))}"
+        )
     return f"netplan apply failed with exit status {rc}: {rollback.plain(said)}"
 
 
@@ -510,4 +519,5 @@ def _ended(host: Host, identity: str) -> Outcome:
             message += f" Another run is active there: {rollback.who(host.document('journal.json'))}."
         return Outcome(state="unknown", message=message)
     failed = f" The rollback is incomplete: {'; '.join(last['failed'])}" if last["failed"] else ""
-    return Outcome(state="rolled_back" if last["applied"] else "too_slow", message=f"{last['summary']}.{failed}")
+    state: t.Any = "rolled_back" if last["applied"] else "too_slow"
+    return Outcome(state="restarted" if last.get("why") == "boot" else state, message=f"{last['summary']}.{failed}")

@@ -93,6 +93,9 @@ def winners(
     for change in lacking:
         name = change.subject
         files = used(run, name)
+        # networkd goes on to name a file that has been moved away until netplan has it read its files again.
+        if files.network and not pathlib.Path(system_root + files.network).exists():
+            files = Used(None, files.link)
         netdev = links.get(name)
         lacks = f"it lacks {change.what} {_shown(change.after)}"
         patterns = [
@@ -115,7 +118,7 @@ def winners(
         elif patterns:
             by = _namer(files, system_root)
             message = f"{lacks}: {path} matches an interface with its MAC and the name `{patterns[0]}`, but it is called {name}{by}."
-            remedy = "Remove that, so that it has its usual name again (reboot, or rebind its driver); then run again."
+            remedy = "Remove that, and reboot the node, so that it has its usual name again; then run again."
             findings.setdefault((name, "renamed"), Finding("netplan.renamed", "error", name, message, remedy))
         elif by_manager and (found := _manager_wins(run, name, lacks)):
             findings.setdefault((name, "outranked"), found)

@@ -24,7 +24,7 @@ class RdmaTest:
 
     port: the TCP port of the ends' rendezvous; the program itself uses the next one. path_mtu: the RDMA path MTU in
     bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds. together: consecutive
-    tests with the same name run at the same time.
+    tests with the same name run at the same time. run: this verify, in words: another one at the same time must not meet our ends.
     """
 
     id: str
@@ -41,6 +41,7 @@ class RdmaTest:
     duration: int | None = None
     path_mtu: int | None = None
     together: str | None = None
+    run: str = ""
 
 
 def argv(test: RdmaTest) -> list[str]:

@@ -121,6 +121,7 @@ def file_changes(node: Node, files: Files) -> list[Change]:
             changes.append(Change(path, "file", f"sha256 {state.sha256[:12]}", f"sha256 {digest[:12]}"))
         elif state.mode is not None and int(state.mode, 8) != int(mode, 8):
             changes.append(Change(path, "mode", state.mode, mode))
+    changes += _failures(node)
     enabled = node.units.get(UNIT)
     if enabled != "enabled":
         changes.append(Change(UNIT, "unit", enabled, "enabled"))
@@ -132,6 +133,12 @@ def removal_changes(node: Node) -> list[Change]:
     changes = [
         Change(f.path, "file", f"sha256 {f.sha256[:12]}", None) for f in node.files if f.path in PATHS and f.sha256
     ]
+    changes += _failures(node)
     if node.units.get(UNIT) == "enabled":
         changes.insert(0, Change(UNIT, "unit", "enabled", None))
     return changes
+
+
+def _failures(node: Node) -> list[Change]:
+    """Return our units that failed once: a run that does their work itself lets systemd forget that."""
+    return [Change(unit, "state", "failed", None) for unit in node.failed if unit.startswith("dgxspark-fabric")]

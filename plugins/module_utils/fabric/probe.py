@@ -11,6 +11,8 @@ every program runs under `timeout`, so that it ends even if this process is kill
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import itertools
 import os
 import pathlib
@@ -38,6 +40,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest i
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 
 _READY, _FAILED = b"ready", b"failed "
+_OURS, _OTHER = b"+", b"-"  # whether the server is of the same verify
+LOCK = "/run/dgxspark-verify-{port}.lock"  # held by the server of a test: only one program can listen on the port
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +49,21 @@ class RdmaAnswer:
     """The result of this end of a test.
 
     status: `ok`; `error` (the program failed); `hang` (it had to be killed); `no peer` (the other end never connected);
-    `missing` (the program is not installed); `peer` (the other end could not start). lost: the error counters of its HCA
+    `missing` (the program is not installed); `peer` (the other end could not start); `busy` (another verify went on). lost: the error counters of its HCA
     that increased meanwhile: RDMA retransmits what is lost, so a lossy wire is slow, but reports no error.
     """
 
     id: str
     role: str
     program: str
-    status: t.Literal["ok", "error", "hang", "no peer", "missing", "peer"]
+    status: t.Literal["ok", "error", "hang", "no peer", "missing", "peer", "busy"]
     message: str = ""
     figures: dict[str, float] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
+
+
+class Busy(Exception):
+    """Another verify tests on one of the nodes, and goes on. The text says whose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,8 @@ def _run(test: RdmaTest, bounds: Bounds) -> RdmaAnswer:
         if test.role == "server":
             return _serve(test, deadline, bounds, say)
         return _call(test, deadline, bounds, say)
+    except Busy as exc:
+        return say("busy", f"another verify is testing there at the same time ({exc})")
     except TimeoutError:
         return say("no peer", f"no connection with {test.peer} on TCP port {test.port} within {bounds.meet:g} s")
     except OSError as exc:
@@ -159,34 +169,78 @@ def _call(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., 
 
 @contextlib.contextmanager
 def _accept(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
-    """Wait for the client on the VF's own address."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+    """Wait for the client on the VF's own address, in turn with another verify."""
+    with _alone(test, deadline), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((test.address, test.port))
         listening.listen(8)
         while True:
             listening.settimeout(max(0.01, deadline - time.monotonic()))
             line, (peer, _port) = listening.accept()
-            if peer == test.peer:
+            if peer == test.peer and _same_run(line, test):
                 break
-            line.close()  # not the peer: a port scan, for example
+            line.close()  # not the peer: a port scan, for example; or the peer, but for another verify
         with line:
             yield line
 
 
+def _same_run(line: socket.socket, test: RdmaTest) -> bool:
+    """Answer the client's first line, which names its verify, with ours."""
+    with contextlib.suppress(OSError):
+        line.settimeout(2.0)
+        said = line.makefile("rb").readline(1000).rstrip(b"\n")
+        line.sendall(_OURS if said == test.run.encode() else _OTHER + test.run.encode())
+        line.settimeout(None)
+        return said == test.run.encode()
+    return False
+
+
+@contextlib.contextmanager
+def _alone(test: RdmaTest, deadline: float) -> t.Iterator[None]:
+    """Wait until no other verify's program listens on the port. Raises Busy if that takes too long."""
+    try:
+        file = pathlib.Path(LOCK.format(port=test.port)).open("a+", encoding="utf-8")  # noqa: SIM115 - held over the test
+    except OSError:  # without root, nothing can be agreed upon
+        yield
+        return
+    with file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    file.seek(0)
+                    raise Busy(file.read(1000).strip() or "unknown") from None
+                time.sleep(0.2)
+        file.truncate(0)
+        file.write(test.run)
+        file.flush()
+        yield
+
+
 @contextlib.contextmanager
 def _connect(test: RdmaTest, deadline: float) -> t.Iterator[socket.socket]:
-    """Connect from the VF's own address; retry until the server accepts or the deadline has passed."""
+    """Connect from the VF's own address; retry until our verify's server accepts or the deadline has passed."""
+    other = ""
     while True:
         line = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             line.bind((test.address, 0))
             line.settimeout(min(2.0, max(0.01, deadline - time.monotonic())))
             line.connect((test.peer, test.port))
-            break
+            line.sendall(test.run.encode() + b"\n")
+            answer = line.recv(1)
+            if answer == _OURS:
+                break
+            if answer == _OTHER:
+                other = line.recv(1000).decode(errors="replace") or "unknown"
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "the server is not ours")
         except OSError:
             line.close()
             if time.monotonic() >= deadline:
+                if other:
+                    raise Busy(other) from None
                 raise
             time.sleep(0.2)
     with line:

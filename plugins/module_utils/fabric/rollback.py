@@ -41,6 +41,7 @@ WANTED_PATH = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 PYTHON = "/usr/bin/python3"
 GENERATE = "/usr/libexec/netplan/generate"
 NOT_FOUND, TOO_LONG = 127, 124  # exit statuses, as in a shell and timeout(1)
+NOT_RUN = -1000  # in the record of netplan's result: its files were not written, for that reason; else minus the errno
 COMMAND_LIMIT = 300.0  # seconds for a command; a lab node on a busy machine takes minutes to reload systemd
 LOCK_WAIT = 120.0  # seconds for another run's step to finish
 PAUSE = 0.25  # seconds between polls
@@ -534,9 +535,9 @@ def guard(host: Host, identity: str) -> bool:
             write(host, identity)
             process = host.start(["netplan", "apply"], f"{BASE}/apply.log")
         except OSError as exc:
-            applied(host, identity, 1, f"{exc.filename or exc.filename2 or 'a file'}: {exc.strerror}")
+            applied(host, identity, -(exc.errno or 1), f"{exc.filename or exc.filename2 or 'a file'}: {exc.strerror}")
         except Damaged as exc:
-            applied(host, identity, 1, str(exc))
+            applied(host, identity, NOT_RUN, str(exc))
     deadline = deadline_of(host, identity)
     while pending(host) == identity and host.clock() < deadline:
         rc = process.poll() if process else None

@@ -173,6 +173,12 @@ class Sriov:
         self._command("systemctl", "daemon-reload")
         self._command("udevadm", "control", "--reload")
 
+    def _forgive(self, changes: t.Sequence[Change]) -> None:
+        """Let systemd forget failures of our units, now that their work is done."""
+        for change in changes:
+            if change.what == "state":
+                self._command("systemctl", "reset-failed", change.subject)
+
     # --- VFs in dead namespaces ----------------------------------------------------------------------------------------
 
     def _free(self, name: str, vf: Vf) -> None:
@@ -266,11 +272,13 @@ class Sriov:
             for netns in sorted({vf.place.netns for _name, vf in freed if vf.place.netns}):
                 self._clean(netns)
         self._restore(document)
+        self._forgive(changes)
 
     def absent(self, node: Node, before: vfs.Document) -> None:
         """Restore the previous state, and leave nothing of ours."""
         self._uninstall()
         self._give_back(node, before)
+        self._forgive(persist.removal_changes(node))
         for name in ("busy", "lock", "booted", "names.json"):
             pathlib.Path(self.host.run_dir, name).unlink(missing_ok=True)
         node_files.remove(self.root + persist.JOURNAL)

@@ -35,8 +35,9 @@ def unit_path(role: str) -> str:
 
 
 def unit(role: Role) -> str:
-    """Return the systemd unit. All of K3s's settings are in its config file: no secret, no flag, no environment.
+    """Return the systemd unit. All of K3s's settings are in its config file: no secret, no flag, no environment of ours.
 
+    An owner's environment, such as a proxy, is read from the files from which upstream's unit reads it (install.sh of k3s-io/k3s).
     KillMode is `process` so that pods survive a restart of K3s. Limits, and Delegate for cgroups, are K3s's own
     (install.sh of k3s-io/k3s). After several failed starts the unit keeps trying, as K3s's own does.
     """
@@ -48,6 +49,9 @@ After=network-online.target dgxspark-fabric.service
 
 [Service]
 Type=notify
+EnvironmentFile=-/etc/default/%N
+EnvironmentFile=-/etc/sysconfig/%N
+EnvironmentFile=-/etc/systemd/system/{UNITS[role]}.env
 ExecStartPre=-/sbin/modprobe -a br_netfilter overlay
 ExecStart={BINARY} {role}
 KillMode=process

@@ -30,6 +30,11 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
             f"and the connection after it took longer than that: give them more time ({MORE_TIME}). "
             f"What was changed, and rolled back: {message}"
         )
+    if outcome == "restarted":
+        return _failure(
+            "The node restarted before the change was confirmed (a power cut, a reset, or somebody rebooted it), and went back to its "
+            f"old configuration. See `journalctl -b -1 -e` for why, then run again. What would have changed: {message}"
+        )
     if outcome == "too_slow":
         return _failure(
             f"netplan did not finish {within}, so the node went back to its old configuration by "

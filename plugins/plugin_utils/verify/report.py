@@ -201,13 +201,15 @@ def _headline(evidence: Evidence, steps: t.Sequence[Step], found: t.Sequence[Cau
     shown = any(step.count(status) for step in steps for status in ("pass", "warn", "fail"))
     if evidence.topology == "single" and result == "passed" and not shown:
         return f"NOTHING TO PROVE: topology {evidence.topology} has no fabric. Nothing was tested."
+    lacking = [name for name, host in evidence.hosts.items() if host.node is None]
+    silent = f" {_count(len(lacking), 'host')} of {len(evidence.hosts)} did not answer." if lacking else ""
     if result == "failed":
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        return f"FAILED: {found[0].where}: {found[0].message}{more}"
+        return f"FAILED: {found[0].where}: {found[0].message}{more}{silent}"
     if result == "incomplete":
         open_steps = [step.id for step in steps if step.required and step.status in ("not run", "unknown")]
         why = reasons(steps) or reasons(steps, required=False)
-        return f"INCOMPLETE: {', '.join(open_steps)} not run as required: {why[0][0] if why else 'no reason given'}"
+        return f"INCOMPLETE: {', '.join(open_steps)} not run as required: {why[0][0] if why else 'no reason given'}{silent}"
     left = sum(step.count("not run") for step in steps if step.status == "pass")
     unproven = [step.id for step in steps if step.status in ("not run", "unknown")]
     seen = {pair for pair in pairs if set(pair) <= {n for n, h in evidence.hosts.items() if h.node}}

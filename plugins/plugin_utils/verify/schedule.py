@@ -139,8 +139,8 @@ def least_together(evidence: Evidence, paths: t.Sequence[Path]) -> float | None:
     return float(max(fitting, key=lambda entry: entry["mtu"])["gbps"]) if fitting else None
 
 
-def rdma_rounds(evidence: Evidence) -> list[dict[str, list[Plain]]]:
-    """Return the rounds of RDMA tests: for each, fabric_probe's argument `rdma` by host."""
+def rdma_rounds(evidence: Evidence, run: str = "") -> list[dict[str, list[Plain]]]:
+    """Return the rounds of RDMA tests: for each, fabric_probe's argument `rdma` by host. run: this verify, in words."""
     ready: dict[Pair, list[tuple[Path, str]]] = {}
     for path in evidence.paths:
         for kind in KINDS:
@@ -170,7 +170,7 @@ def rdma_rounds(evidence: Evidence) -> list[dict[str, list[Plain]]]:
                         test |= {"id": test_id(kind, client, server), "role": role}
                         tests.setdefault(end.host, []).append(test)
                     number += 1
-        found.append(tests)
+        found.append({host: [{**test, "run": run} for test in asked] for host, asked in tests.items()})
     return found
 
 

@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Netdev, Node
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import outliers
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import (
     KINDS,
     directions,
@@ -90,7 +91,15 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
             message = f"{end} cannot send to {peer}: {why}."
             return _failed(subject, (end, peer), cause, message, "Run site.yml --tags fabric.", end.place)
         message = f"{end} cannot reach {peer} ({peer.vf.address}), not even with a small packet ({small})."
-        return _failed(subject, (end, peer), "mtu.unreachable", message, "See the link and ARP steps; then the switch.")
+        heard = evidence.answers.get(("arp", end.host, netdev_of(evidence, end), peer.vf.address)) or {}
+        remedy = "See the link and ARP steps; then the switch."
+        if [mac.lower() for mac in heard.get("macs", ())] == [peer.vf.mac.lower()]:
+            message = f"{message.rstrip('.')}, although it answers ARP."
+            remedy = (
+                f"A firewall drops ICMP echo there, or on the way: on {peer.host} and {end.host} look at `nft list ruleset` (ufw, "
+                "iptables), and allow it between the fabric's addresses."
+            )
+        return _failed(subject, (end, peer), "mtu.unreachable", message, remedy)
     for side in (end, peer):
         narrow = _narrow(evidence, side, size)
         if narrow:
@@ -224,6 +233,17 @@ _NAMES = {"write": "RDMA write", "pingpong": "RDMA ping-pong"}
 # What the programs print when they fail, and what it means.
 _SAID: tuple[tuple[str, str, str], ...] = (
     (
+        r"another verify is testing",
+        "rdma.busy",
+        "Wait until that one has ended (one that was cut off ends within a minute), then run again.",
+    ),
+    (
+        r"(?i)address already in use",
+        "rdma.port",
+        "Another program listens on that TCP port: `ss -ltnp` on the node names it. Stop it, or set another rdma.tcp_port in a "
+        "threshold file of your own.",
+    ),
+    (
         r"(?i)modify .*QP.* to RTR|Network is unreachable|ENETUNREACH",
         "rdma.no-route",
         "The queue pair has no route to the peer's GID: see the GID step, and the peer's address and route.",
@@ -277,7 +297,7 @@ def rdma(evidence: Evidence) -> list[Result]:
     for group in together(evidence):
         well = not any(frozenset((path.a.place, path.b.place)) in broken for path in group)
         results += _together(evidence, group, answers) if well else []
-    return [*results, *_lost(lost)]
+    return [*outliers.marked(results), *_lost(lost)]
 
 
 def _lost(lost: t.Mapping[Place, t.Mapping[str, int]]) -> t.Iterator[Result]:

@@ -147,6 +147,21 @@ def test_a_change_that_was_begun_is_never_called_one_that_was_not() -> None:
     assert "run again" in result["msg"]
 
 
+def test_a_node_that_restarted_in_between_is_said_to_have() -> None:
+    result = run(Node([PENDING, {"outcome": "restarted", "message": "/etc/netplan/9: file"}]))
+    assert result["failed"] is True and "The node restarted" in result["msg"] and "netplan did not" not in result["msg"]
+
+
+def test_a_run_that_waits_says_for_whom_and_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(netplan_vf.display, "display", lambda text, **_how: shown.append(text))
+    waiting = {"outcome": "queued", "changed": False, "waiting": {"id": "t0", "who": "the run of Alice", "since": 1.0}}
+    node = Node([waiting, waiting, {"changed": False, "outcome": "unchanged"}])
+    assert run(node)["outcome"] == "unchanged"
+    assert len(shown) == 1 and "the run of Alice" in shown[0]
+    assert [asked.get("waited") for asked in node.asked] == [None, waiting["waiting"], waiting["waiting"]]
+
+
 def test_the_node_is_told_whose_run_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node([{"changed": False, "outcome": "unchanged"}])
     run(node)

@@ -363,6 +363,32 @@ def test_a_run_that_is_cut_off_or_overtaken_changes_nothing(
     assert "controller is gone" in run(run=newer)["msg"] and host.changes() == []
 
 
+def test_a_failure_of_our_unit_is_forgotten_once_its_work_is_done(node: FakeNode, host: FakeHost, run: Run) -> None:
+    """It failed at boot: the run that repairs what it could not do lets systemd forget that, and so does the removal."""
+    run()
+    failed = ["dgxspark-fabric.service", "dgxspark-fabric-vf@enp1s0f0v0.service"]
+    command = host.command
+
+    def systemctl(argv: t.Sequence[str], text: str = "", timeout: float = 60) -> tuple[int, str, str]:
+        if list(argv[:2]) == ["systemctl", "reset-failed"]:
+            failed.remove(argv[2])
+        return command(argv, text, timeout)
+
+    host.command = systemctl  # type: ignore[method-assign]
+    node.run.on(
+        ("systemctl", "list-units"),
+        lambda _argv: (0, "".join(f"{unit} loaded failed failed x\n" for unit in failed), ""),
+    )
+    done = run()
+    assert [c["subject"] for c in done["changes"]] == [
+        "dgxspark-fabric.service",
+        "dgxspark-fabric-vf@enp1s0f0v0.service",
+    ]
+    assert failed == [] and not run()["changed"]
+    failed.append("dgxspark-fabric.service")
+    assert run(state="absent")["changed"] and failed == []
+
+
 def test_a_run_that_never_ends_is_named(node: FakeNode, host: FakeHost, run: Run) -> None:
     with (node.root / "run/dgxspark-sriov.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -268,3 +268,65 @@ def test_what_the_gate_told_is_not_told_again_as_a_change(cluster: Cluster, monk
 
 def test_a_plan_that_the_nodes_spoil_is_a_finding(cluster: Cluster) -> None:
     assert [what for _s, what, _w in found(cluster, plan_fault="The fabric cannot be planned: x.")] == ["plan.refused"]
+
+
+def down(why: str) -> Plain:
+    return {"facts": None, "error": why, "health": None, "health_error": None}
+
+
+def test_forty_hosts_that_do_not_answer_are_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric_changes.vfs, "drift", lambda *_a, **_k: [])
+    monkeypatch.setattr(fabric_changes.netplan_file, "changes", lambda *_a, **_k: [])
+    many = Cluster(40)
+    for number, name in enumerate(list(many.hosts)[2:]):
+        many.hosts[name] = down(f"ssh: connect to host 10.0.0.{number} port 22: Connection timed out")
+    ((severity, name, where),) = [f for f in found(many) if f[1].startswith("node.")]
+    assert (severity, name) == ("error", "node.down") and where.startswith("spark3, ") and where.endswith("and 30 more")
+    assert len(examine(many)["table"]) < 40 + 30
+
+
+@pytest.mark.parametrize(
+    ("service", "said"), [("masked", "unmask systemd-networkd"), ("inactive", "enable --now"), ("failed", "status")]
+)
+def test_a_service_without_which_no_interface_is_configured_is_named(cluster: Cluster, service: str, said: str) -> None:
+    cluster.hosts["spark2"]["facts"].setdefault("netplan", {})["service"] = service
+    assert ("error", "netplan.service", "spark2") in found(cluster)
+    assert any(said in line for line in examine(cluster)["table"])
+
+
+def test_a_unit_of_ours_that_has_failed_is_named(cluster: Cluster) -> None:
+    cluster.hosts["spark2"]["facts"]["failed"] = ["dgxspark-fabric.service"]
+    assert found(cluster) == [("warning", "unit.failed", "spark2")]
+    assert any("journalctl -u dgxspark-fabric.service" in line for line in examine(cluster)["table"])
+
+
+@pytest.mark.parametrize(("off", "said"), [(366 * 86400, "366 days ahead of"), (-7200, "2 hours behind"), (30, "")])
+def test_a_wrong_clock_is_named(cluster: Cluster, off: float, said: str) -> None:
+    cluster.hosts["spark3"]["health"]["time_s"] = 1.8e9 + off
+    assert found(cluster, now_s=1.8e9) == ([("warning", "clock.wrong", "spark3")] if said else [])
+    assert any(said in line for line in examine(cluster, now_s=1.8e9)["table"])
+
+
+@pytest.mark.parametrize("where", ["pending", "changing"])
+def test_a_run_under_way_is_not_called_a_change_by_hand(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(fabric_changes.netplan_file, "changes", lambda *_a, **_k: [Change("x", "MTU", 1, 2)])
+    node = cluster.hosts["spark1"]["facts"]
+    (node if where == "changing" else node.setdefault("netplan", {}))[where] = "the run of Alice"
+    (told,) = [f for f in examine(cluster)["findings"] if f["where"] == "spark1"]
+    assert told["id"] == "plan.changing" and "by hand" not in told["cause"]
+
+
+def test_what_site_yml_would_refuse_is_named_with_its_own_remedy(cluster: Cluster) -> None:
+    """A broken file of the owner: `site.yml` would fail on it."""
+    broken = {"path": "/etc/netplan/50-mine.yaml", "sha256": "0", "mode": "0600", "error": "line 3: not valid YAML"}
+    cluster.hosts["spark4"]["facts"].setdefault("netplan", {})["files"] = [broken]
+    (told,) = examine(cluster)["findings"]
+    assert (told["id"], told["severity"]) == ("netplan.unreadable", "error")
+    assert "Correct it" in told["remedy"] and "site.yml" not in told["remedy"]
+
+
+def test_a_damaged_record_is_named(cluster: Cluster) -> None:
+    cluster.hosts["spark4"]["facts"]["record_fault"] = "Expecting value: line 1 column 1 (char 0)"
+    assert [(severity, name) for severity, name, _where in found(cluster)] == [("error", "sriov.record-damaged")]

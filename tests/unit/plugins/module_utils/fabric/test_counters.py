@@ -128,3 +128,11 @@ def test_the_plain_form_comes_back_and_a_wrong_one_is_named() -> None:
         counters_of({}, "here")
     with pytest.raises(CollectionError, match=r"here\[0\]: unknown key 'x'"):
         counters_of([{"hca": "a", "port": 1, "guid": None, "x": 1}], "here")
+
+
+@pytest.mark.parametrize(
+    "name", ["completer_retry_err", "duplicate_request", "roce_adp_retrans", "packet_seq_err", "local_ack_timeout_err"]
+)
+def test_what_either_driver_sent_again_is_told(name: str) -> None:
+    """The names of soft-RoCE and of mlx5: a lossy wire repeats, and reports no error."""
+    assert one(MLX5 | {name: 3}, MLX5 | {name: 10}).lost == {name: 7}

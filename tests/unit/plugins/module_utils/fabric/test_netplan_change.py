@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -413,6 +414,8 @@ NETPLANS = "/run/systemd/network/10-netplan-dgx-p0f0v0"
 
 def networkctl(host: FakeHost, name: str, network: str, link: str = "/usr/lib/systemd/network/99-default.link") -> None:
     text = STATUS.format(name=name, network=network, link=link)
+    if network.startswith("/"):
+        put(host.node.root, network, "[Match]\n")
     host.node.run.on(["networkctl", "--no-pager", "--lines=0", "status", name], (0, text, ""))
 
 
@@ -484,18 +487,69 @@ def test_a_name_that_netplan_does_not_mean_is_named_with_what_may_have_given_it(
         begin(host, request(transaction="t2"))
 
 
-def test_a_masked_networkd_is_warned_of_and_named_where_nothing_came(host: FakeHost) -> None:
+def test_a_masked_service_is_refused_before_anything_is_written(host: FakeHost) -> None:
+    """netplan's own words about it are a screen long, and the rollback fails the same way."""
+    before = host.files()
+    for asked, service in ((request(), "systemd-networkd"), (by_manager(), "NetworkManager")):
+        host.node.units[f"{service}.service"] = ("masked", "inactive")
+        for check_mode in (True, False):
+            with pytest.raises(CollectionError, match=f"systemctl unmask {service}.service"):
+                begin(host, asked, check_mode=check_mode)
+    assert host.files() == before and not host.applied
+
+
+def test_the_remedy_for_a_masked_service_works(host: FakeHost) -> None:
     host.node.units["systemd-networkd.service"] = ("masked", "inactive")
-    asked = request()
-    outcome = begin(host, asked)
-    assert "systemctl unmask systemd-networkd.service" in outcome.warnings[0]
+    with pytest.raises(CollectionError):
+        begin(host, request())
+    host.node.units["systemd-networkd.service"] = ("enabled", "active")
+    make(host)
+
+
+def test_the_remedy_for_an_owners_network_file_works(host: FakeHost) -> None:
+    """networkd goes on to report a file that was moved away, until netplan has it read its files again."""
+    make(host)
     lose(host)
-    with pytest.raises(CollectionError, match="is masked"):
-        confirm(host, asked)
-    assert begin(host, by_manager(), check_mode=True).warnings == []
-    host.node.units["NetworkManager.service"] = ("masked", "inactive")
-    (warning,) = begin(host, by_manager(), check_mode=True).warnings
-    assert "systemctl unmask NetworkManager.service" in warning
+    networkctl(host, "enp1s0f0v0", "/etc/systemd/network/05-mine.network")
+    with pytest.raises(CollectionError, match=r"Move /etc/systemd/network/05-mine\.network away"):
+        begin(host, request(transaction="t2"))
+    host.path("/etc/systemd/network/05-mine.network").unlink()
+    assert begin(host, request(transaction="t3")).state == "pending", "netplan applies again"
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSPC, errno.EROFS])
+def test_a_file_that_cannot_be_written_is_not_netplan_s_fault(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """An immutable /etc/netplan, a full disk: netplan has not run."""
+    write = rollback.write
+
+    def refused(_host: t.Any, _identity: str) -> None:
+        raise OSError(number, os.strerror(number), netplan.PATH)
+
+    monkeypatch.setattr(rollback, "write", refused)
+    with pytest.raises(CollectionError) as told:
+        begin(host, request())
+    said = str(told.value)
+    assert netplan.PATH in said and "netplan apply failed" not in said and "old configuration" in said
+    assert {errno.EPERM: "lsattr", errno.ENOSPC: "disk is full", errno.EROFS: "read-only"}[number] in said
+    monkeypatch.setattr(rollback, "write", write)
+
+
+def test_files_that_are_back_are_no_failed_rollback(host: FakeHost) -> None:
+    before = host.files()
+    host.apply_answer = (1, "", "Failed to reload network settings: Unit is masked")
+    with pytest.raises(CollectionError) as told:
+        begin(host, request())
+    assert "The old files are back" in str(told.value) and "The rollback failed" not in str(told.value)
+    assert host.files() == before
+
+
+def test_a_power_cut_in_between_is_told_as_one(host: FakeHost) -> None:
+    begin(host, request())
+    host.timer = None
+    assert rollback.main(["boot"], host) == 0
+    assert netplan_change.confirm(host, request()).state == "restarted"
 
 
 # --- NetworkManager -----------------------------------------------------------------------------------------------------
@@ -587,7 +641,9 @@ def test_a_disk_that_is_full_leaves_nothing(host: FakeHost, boundary: int, monke
         if begin(host, asked).state == "pending":
             netplan_change.confirm(host, asked)
     except CollectionError as exc:
-        assert "the disk is full" in str(exc) and "nothing was changed" in str(exc)
+        assert "the disk is full" in str(exc) and (
+            "nothing was changed" in str(exc) or "on its old configuration" in str(exc)
+        )
         assert host.files() == before
         assert list(host.path(rollback.BASE).parent.rglob("*")) == []
     except OSError:

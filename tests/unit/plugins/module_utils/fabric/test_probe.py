@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import os
 import pathlib
 import socket
@@ -200,6 +201,7 @@ def test_a_program_ends_even_when_its_runner_is_killed(folder: pathlib.Path) -> 
         for _try in range(100):
             try:
                 line.connect((server.address, server.port))
+                line.sendall(b"\n")  # as the client of the same verify
                 break
             except ConnectionRefusedError:
                 time.sleep(0.1)
@@ -211,3 +213,43 @@ def test_a_program_ends_even_when_its_runner_is_killed(folder: pathlib.Path) -> 
         runner.wait()
     assert (folder / "server.pid").exists()
     assert nothing_runs(folder)
+
+
+# --- two verifies at once -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locks(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "LOCK", str(tmp_path / "verify-{port}.lock"))
+
+
+def test_two_verifies_at_once_take_turns_and_their_ends_do_not_mix(folder: pathlib.Path, locks: None) -> None:
+    first = ends(0, run="the run of Alice")
+    second = ends(1, run="the run of Bob", port=first[0].port)
+    answers: list[RdmaAnswer] = []
+    threads = [
+        threading.Thread(target=lambda test=test: answers.extend(run_tests([test], Bounds(20, 20))))  # type: ignore[misc]
+        for test in (first[1], second[1], second[0], first[0])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answer.status for answer in answers] == ["ok"] * 4, answers
+    assert nothing_runs(folder)
+
+
+def test_another_verify_that_goes_on_is_named(folder: pathlib.Path, locks: None) -> None:
+    client, server = ends(0, run="the run of Bob")
+    with pathlib.Path(probe.LOCK.format(port=server.port)).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("the run of Alice")
+        lock.flush()
+        (answer,) = run_tests([server], Bounds(0.3, 1))
+    assert answer.status == "busy" and "the run of Alice" in answer.message
+    alice = dataclasses.replace(server, run="the run of Alice")
+    thread = threading.Thread(target=lambda: run_tests([alice], Bounds(1.5, 1)))
+    thread.start()
+    (answer,) = run_tests([client], Bounds(1, 1))
+    thread.join()
+    assert answer.status == "busy" and "the run of Alice" in answer.message

@@ -93,8 +93,15 @@ def test_a_log_line_shows_no_token() -> None:
 def test_the_unit_holds_no_setting_and_no_secret(role: t.Any) -> None:
     text = layout.unit(role)
     assert f"\nExecStart=/usr/local/bin/k3s {role}\n" in text
-    assert "Environment" not in text and "token" not in text
+    assert "Environment=" not in text and "token" not in text
     assert "KillMode=process" in text and "Delegate=yes" in text and "Type=notify" in text
+
+
+@pytest.mark.parametrize(("role", "name"), [("server", "k3s"), ("agent", "k3s-agent")])
+def test_an_owners_proxy_is_read_from_where_upstream_reads_it(role: t.Any, name: str) -> None:
+    """Each file may be missing: a leading hyphen."""
+    files = [line.partition("=")[2] for line in layout.unit(role).splitlines() if line.startswith("EnvironmentFile")]
+    assert files == ["-/etc/default/%N", "-/etc/sysconfig/%N", f"-/etc/systemd/system/{name}.service.env"]
 
 
 @pytest.mark.skipif(not shutil.which("systemd-tmpfiles"), reason="not run: no systemd-tmpfiles")

@@ -307,3 +307,12 @@ def test_shipped_thresholds_are_of_hardware_classes_and_work(name: str) -> None:
     report = cluster.outcome()
     valid(report)
     assert report["verdict"] == "passed"
+
+
+def test_hosts_that_did_not_answer_are_in_the_headline_beside_another_cause() -> None:
+    cluster = Cluster(4)
+    cluster.lose("spark3")
+    cluster.lose("spark4")
+    cluster.ping["spark1", "10.100.0.2"] = {"small": "ok", "large": "no reply"}
+    report = cluster.outcome()
+    assert report["verdict"] == "failed" and "2 hosts of 4 did not answer." in report["headline"]

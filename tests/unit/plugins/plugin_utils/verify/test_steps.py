@@ -156,6 +156,18 @@ def test_an_unreachable_peer_is_not_called_an_mtu_fault() -> None:
     assert reasons == {"spark1 p0f0v0 does not reach spark2 p0f0v0 at all (no reply)."}
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_dropped_icmp_is_told_from_a_peer_that_is_not_there(answers: bool) -> None:
+    """Its remedy must not lead to steps that pass."""
+    cluster = Cluster(2)
+    cluster.ping["spark1", "10.100.0.2"] = {"small": "no reply", "large": "not sent"}
+    if not answers:
+        cluster.arp["spark1", "10.100.0.2"] = {"macs": []}
+    (found,) = failed(cluster.outcome(), "mtu")
+    assert ("firewall" in found["remedy"]) is answers
+    assert ("ARP step" in found["remedy"]) is not answers
+
+
 # --- ARP ------------------------------------------------------------------------------------------------------------
 
 
@@ -271,6 +283,8 @@ def test_the_same_on_several_vfs_of_a_host_is_one_cause() -> None:
         ("error", "ib_write_bw: Unable to find the Infiniband/RoCE device", "rdma.no-device"),
         ("error", "ib_write_bw: Couldn't allocate MR", "rdma.memory"),
         ("no peer", "no connection with 10.100.0.2 on TCP port 18600 within 60 s", "rdma.no-meeting"),
+        ("busy", "another verify is testing there at the same time (the run of Bob)", "rdma.busy"),
+        ("error", "ib_write_bw (server): Couldn't listen: Address already in use", "rdma.port"),
         ("hang", "ib_write_bw moved no data within 20 s.", "rdma.hang"),
         ("error", "ib_write_bw: something new", "rdma.failed"),
     ],
@@ -295,6 +309,25 @@ def test_what_was_lost_and_sent_again_is_a_warning_at_its_place() -> None:
     assert list(by_place) == ["spark1 p0f0v0 errors", "spark2 p0f0v0 errors"]
     assert by_place["spark1 p0f0v0 errors"]["id"] == "rdma.repeated"
     assert "spark1 p0f0v0 during the RDMA tests: out_of_sequence +4" in by_place["spark1 p0f0v0 errors"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "figures", "usual"), [("write", {"gbps": 0.0008}, "106.5"), ("pingpong", {"usec": 40000.0}, "1.6")]
+)
+def test_a_path_far_from_its_peers_is_a_warning_without_any_threshold(
+    kind: str, figures: dict[str, float], usual: str
+) -> None:
+    cluster = Cluster(4)
+    cluster.thresholds["rdma"]["write"]["min_gbps"] = [{"mtu": 9000, "gbps": 0}]
+    cluster.rdma[f"{kind}/spark1:p0f0v0>spark2:p0f0v0"] = {"figures": figures}
+    report = cluster.outcome()
+    (told,) = report["warnings"]
+    assert told["id"] == "rdma.outlier" and report["verdict"] == "passed"
+    assert "spark1 p0f0v0 > spark2 p0f0v0" in told["message"] and usual in told["message"]
+
+
+def test_paths_that_are_alike_or_few_are_no_outliers() -> None:
+    assert Cluster(4).outcome()["warnings"] == []
 
 
 @pytest.mark.parametrize(("mtu", "gbps", "status"), [(9000, 99.9, "fail"), (9000, 100.0, "pass"), (1500, 93.0, "pass")])
