@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read a node in one go and with few commands: its fabric functions, their VFs in whatever namespace, and the rest.
 
-One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, one `systemctl`, one Python for netplan's files, and one
+One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, two `systemctl`, one Python for netplan's files, and one
 `devlink` for each mlx5 function. Everything else comes from sysfs and /proc.
 """
 

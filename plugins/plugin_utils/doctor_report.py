@@ -11,7 +11,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import net
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import Diagnosis, SiteState
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 
 SCHEMA = "dgxspark.cluster/doctor-report/1"
