@@ -17,7 +17,7 @@ import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, record, restore, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, record, restore, sysctl_files, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import LOCKS, WAIT, Turn, Waiting
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
@@ -273,6 +273,12 @@ class Sriov:
                 self._clean(netns)
         self._restore(document)
         self._forgive(changes)
+        for key in sorted({change.what for change in changes} & set(vfs.ARP)):
+            if places := sysctl_files.setting(key, vfs.ARP[key], self.root):
+                self.notes.append(
+                    f"{key} was set for the fabric's interfaces, but {' and '.join(places)} sets it otherwise, which counts again "
+                    "whenever somebody runs `sysctl --system`. Leave the fabric's interfaces out there."
+                )
 
     def absent(self, node: Node, before: vfs.Document) -> None:
         """Restore the previous state, and leave nothing of ours."""

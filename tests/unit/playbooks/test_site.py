@@ -135,3 +135,13 @@ def test_a_variable_of_a_later_role_is_judged_before_any_node_is_touched(tmp_pat
     said = " ".join(output.split())
     assert code != 0 and "netplan_vf_rollback_timeout (spark1)" in said and "soon" in said, output
     assert "UNREACHABLE" not in output
+
+
+@pytest.mark.more
+def test_in_check_mode_nothing_is_proven_of_vfs_that_do_not_exist_yet(tmp_path: pathlib.Path) -> None:
+    """As site.yml imports it, on nodes where its first play would change something."""
+    changed = {**DOWN, "__sriov_roce_changes": {"changes": [{"subject": "p0f0", "what": "VFs"}], "findings": []}}
+    more = {"dgx": {"hosts": {"spark1": changed, "spark2": DOWN}}}
+    code, output = run(tmp_path, "verify.yml", "--check", "-e", "guard_passed=true", more=more)
+    assert code == 0 and "Verify: not run. In check mode" in output, output
+    assert "UNREACHABLE" not in output and "link is down" not in output

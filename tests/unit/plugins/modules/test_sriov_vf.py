@@ -363,6 +363,23 @@ def test_a_run_that_is_cut_off_or_overtaken_changes_nothing(
     assert "controller is gone" in run(run=newer)["msg"] and host.changes() == []
 
 
+def test_an_owners_sysctl_that_is_repaired_is_named_with_its_file(
+    node: FakeNode, host: FakeHost, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(sriov_vf.AnsibleModule, "warn", lambda _module, text: warned.append(text))
+    node._text(
+        "etc/sysctl.d/99-mine.conf",
+        "# arp_ignore\nnet.ipv4.conf.all.forwarding = 1\nnet.ipv4.conf.all.arp_ignore = 0\n",
+    )
+    node._text("etc/sysctl.d/50-same.conf", "net/ipv4/conf/all/arp_announce=2\n")
+    run()
+    assert "/etc/sysctl.d/99-mine.conf (line 3: net.ipv4.conf.all.arp_ignore=0)" in warned[-1]
+    assert len(warned) == 1, "a file that says the same is no matter"
+    run()
+    assert len(warned) == 1, "nothing was repaired"
+
+
 def test_a_failure_of_our_unit_is_forgotten_once_its_work_is_done(node: FakeNode, host: FakeHost, run: Run) -> None:
     """It failed at boot: the run that repairs what it could not do lets systemd forget that, and so does the removal."""
     run()
