@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible import context
+from ansible import constants, context
 
 from ansible_collections.dgxspark.cluster.plugins.modules.discover import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
@@ -27,7 +27,9 @@ class ActionModule(ControllerAction):
         hostvars: t.Any = self.task_vars.get("hostvars") or {}
         hosts = {name: {**seen, "reach": _reach(hostvars, name)} for name, seen in asked["hosts"].items()}
         made = discover(hosts, asked["keep_names"], asked["knowledge_dirs"])
-        return lay_down(made, asked["path"], asked["overwrite"], self._task.check_mode)
+        return lay_down(
+            made, asked["path"], asked["overwrite"], self._task.check_mode, config=not constants.CONFIG_FILE
+        )
 
 
 def _reach(hostvars: t.Any, name: str) -> dict[str, t.Any]:

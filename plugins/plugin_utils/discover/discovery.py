@@ -40,9 +40,10 @@ def discover(hosts: t.Mapping[str, Plain], keep_names: bool = False, overlays: t
     return Discovered(made, files, view, page(view))
 
 
-def lay_down(made: Discovered, to: str, overwrite: bool, check: bool) -> dict[str, t.Any]:
+def lay_down(made: Discovered, to: str, overwrite: bool, check: bool, config: bool = False) -> dict[str, t.Any]:
     """Write the folder, unless `check`; return `ok`, `changed`, `diff`, `msg` and `lines` for people.
 
+    config: write an ansible.cfg, too, if the folder has none. Not for an owner who has one elsewhere: Ansible reads only one.
     Existing files with other content are kept unless `overwrite`. The page, a report, is written whenever anything is.
     Raises CollectionError if the folder cannot be read or written.
     """
@@ -62,14 +63,14 @@ def lay_down(made: Discovered, to: str, overwrite: bool, check: bool) -> dict[st
             "as it is. Overwrite it with -e dgxspark_discover_overwrite=true, or name another folder."
         )
         return {"ok": False, "changed": False, "diff": [change.diff() for change in edited], "msg": msg, "lines": lines}
+    if config and not (at / folder.CONFIG).exists():
+        changed.append(folder.FileChange(str(at / folder.CONFIG), None, folder.CONFIG_TEXT))
     if not check:
         folder.write([*((change.path, change.after) for change in changed), (str(at / folder.PAGE), made.page)])
     would = "would be " if check else ""
     done = f"{would}written to" if changed else "unchanged in"
-    count = len(made.view["hosts"])
-    limit = "spark1" if count == 1 else f"spark[1:{count}]"
     lines += ["", f"Inventory {done} {at / 'inventory'}; picture: {at / folder.PAGE}", "", "Next:", f"  cd {at}"]
-    lines += [f"  ansible-playbook dgxspark.cluster.{name} -i inventory -l '{limit}'" for name in ("plan", "site")]
+    lines += [f"  ansible-playbook dgxspark.cluster.{name} -i inventory" for name in ("plan", "site")]
     return {
         "ok": True,
         "changed": bool(changed),

@@ -15,6 +15,14 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import HOSTS
 
 PAGE = "discovered.html"
+CONFIG = "ansible.cfg"
+CONFIG_TEXT = """# Written by dgxspark.cluster.discover. Yours to change.
+[defaults]
+inventory = inventory
+# Prints the answer, what changed, and each error once; with -v, or without this line, what Ansible prints.
+stdout_callback = dgxspark.cluster.answer
+localhost_warning = False
+"""
 # Endings of the files that Ansible reads in an inventory folder.
 _READ = ("", ".yml", ".yaml", ".json", ".ini", ".toml", ".py", ".sh")
 

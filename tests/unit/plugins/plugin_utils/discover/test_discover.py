@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import ipaddress
 import itertools
 import pathlib
@@ -26,7 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discovery import Discovered, discover
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discovery import Discovered, discover, lay_down
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import GROUP, HOSTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan
@@ -399,3 +400,21 @@ def test_no_host_at_all() -> None:
 
 def test_the_class_has_the_slots_that_these_tests_count_on() -> None:
     assert [slot["slot"] for slot in CLASS["slots"]] == ["p0f0", "p0f1", "p1f0", "p1f1"]
+
+
+def test_a_configuration_is_written_once_and_only_for_an_owner_who_has_none(tmp_path: pathlib.Path) -> None:
+    site = Site(2)
+    site.wire((1, 0), (2, 0))
+    made = discover(site.hosts())
+    assert not lay_down(made, str(tmp_path / "without"), False, False)["diff"][2:]
+    assert not (tmp_path / "without" / "ansible.cfg").exists()
+    place = tmp_path / "with"
+    assert lay_down(made, str(place), False, False, config=True)["changed"]
+    config = configparser.ConfigParser()
+    config.read(place / "ansible.cfg")
+    assert config["defaults"]["stdout_callback"] == "dgxspark.cluster.answer"
+    (place / "ansible.cfg").write_text("[defaults]\nforks = 9\n")
+    again = lay_down(made, str(place), False, False, config=True)
+    assert (again["ok"], again["changed"]) == (True, False)
+    assert (place / "ansible.cfg").read_text() == "[defaults]\nforks = 9\n"
+    assert not [line for line in again["lines"] if " -l " in line]

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run says on the terminal: steps that take long, changes, and each error once. The answer itself is printed by `show`."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
+
+LONG = 5.0  # seconds from which a step's time is said
+_FRAME = re.compile(
+    r"^(?:Task failed: |Action failed: |Module failed: |dgxspark\.cluster\.\w+: |Finalization of task args for '[^']*' failed: "
+    r"|Error while resolving value for '[^']*': |The (?:filter|lookup) plugin '[^']*' failed: )+"
+)
+_ROLE = re.compile(r"^[\w.]+ : ")
+_OUTPUT = 10  # lines of a failed command's output
+
+Plain = t.Mapping[str, t.Any]
+
+
+def seconds(value: float) -> str:
+    """Format a duration: 42 s, 3 min 20 s."""
+    whole = round(value)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
+
+
+def reason(result: Plain) -> str:
+    """Return why a task failed, without Ansible's frame around it."""
+    if "censored" in result:
+        return str(result["censored"])
+    text = _FRAME.sub("", str(result.get("msg") or "").strip())
+    output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").strip()
+    if output and output not in text:
+        text = "\n".join([text, *output.splitlines()[-_OUTPUT:]])
+    return foreign.lines(text.strip()) or "it failed without a reason"
+
+
+@dataclass
+class Told:
+    """What is known of the step that runs now. errors: hosts by reason; the rest: hosts."""
+
+    step: str = ""
+    began: float = 0.0
+    changed: list[str] = field(default_factory=list)
+    errors: dict[str, list[str]] = field(default_factory=dict)
+    gone: dict[str, list[str]] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def start(self, step: str, now: float) -> list[str]:
+        """Begin another step; return what there is to say about the last one."""
+        said = self.flush(now)
+        self.step, self.began = _ROLE.sub("", step), now
+        return said
+
+    def fail(self, host: str, result: Plain, item: str = "") -> None:
+        """Note a failure."""
+        why = reason(result)
+        self.errors.setdefault(f"{item}: {why}" if item else why, []).append(host)
+
+    def lose(self, host: str, result: Plain) -> None:
+        """Note a host that does not answer; each is said once in a run."""
+        if host not in self.seen:
+            self.seen.add(host)
+            line = " ".join(reason(result).split())
+            self.gone.setdefault(line[:300], []).append(host)
+
+    def flush(self, now: float) -> list[str]:
+        """Return the lines about the step, and forget them."""
+        lines = [f"not reached  {', '.join(hosts)}: {why}" for why, hosts in self.gone.items()]
+        took = f" ({seconds(now - self.began)})" if now - self.began >= LONG else ""
+        if self.changed:
+            lines.append(f"changed  {self.step}: {', '.join(dict.fromkeys(self.changed))}{took}")
+        elif took and not self.errors and self.step:
+            lines.append(f"done     {self.step}{took}")
+        for why, hosts in self.errors.items():
+            lines += [f"FAILED   {self.step}: {', '.join(dict.fromkeys(hosts))}{took}"]
+            lines += [f"  {line}" for line in why.splitlines()]
+        self.changed, self.errors, self.gone, self.step = [], {}, {}, ""
+        return lines
+
+
+def ended(summary: t.Mapping[str, t.Mapping[str, int]], took: float) -> str:
+    """Return the run's last line. summary: Ansible's counts by host."""
+    failed = [host for host, counts in summary.items() if counts["failures"]]
+    gone = [host for host, counts in summary.items() if counts["unreachable"]]
+    changes = sum(counts["changed"] for counts in summary.values())
+    parts = [f"failed on {', '.join(failed)}"] if failed else []
+    parts += [f"{', '.join(gone)} not reached"] if gone else []
+    parts += [f"{changes} change{'s' if changes != 1 else ''}"]
+    return f"{'Failed' if failed or gone else 'Done'} in {seconds(took)}: {'; '.join(parts)}."

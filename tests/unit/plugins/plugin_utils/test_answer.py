@@ -1,0 +1,95 @@
+"""The terminal of a run: changes, long steps, and each error once, without Ansible's frame."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.callback import answer as callback
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import Told, ended, reason
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"msg": "Task failed: dgxspark.cluster.launch_plan: There is no profile 'x'."}, "There is no profile 'x'."),
+        (
+            {
+                "msg": "Task failed: Finalization of task args for 'ansible.builtin.set_fact' failed: Error while resolving value "
+                "for 'dgxspark_plan': The filter plugin 'dgxspark.cluster.fabric_plan' failed: dgxspark.cluster.fabric_plan: two reasons"
+            },
+            "two reasons",
+        ),
+        ({"msg": "non-zero return code", "stderr": "netplan: bad\nfile"}, "non-zero return code\nnetplan: bad\nfile"),
+        ({"msg": "The key", "censored": "the output has been hidden"}, "the output has been hidden"),
+        ({"msg": "bad \x1b[31mred"}, None),
+        ({}, "it failed without a reason"),
+    ],
+)
+def test_an_error_is_its_own_text(result: dict[str, str], said: str | None) -> None:
+    text = reason(result)
+    assert "\x1b" not in text
+    assert said is None or text == said
+
+
+def test_a_step_says_its_changes_and_each_error_once() -> None:
+    told = Told()
+    assert told.start("Read", 0.0) == []
+    assert told.start("Write the file", 1.0) == []  # short, and nothing changed: not a word
+    told.changed += ["spark1", "spark2"]
+    assert told.start("Apply", 3.0) == ["changed  Write the file: spark1, spark2"]
+    for host in ("spark1", "spark2", "spark3"):
+        told.fail(host, {"msg": "No cable.\nPlug it in."})
+    told.fail("spark4", {"msg": "Something else."})
+    assert told.flush(10.0) == [
+        "FAILED   Apply: spark1, spark2, spark3 (7 s)",
+        "  No cable.",
+        "  Plug it in.",
+        "FAILED   Apply: spark4 (7 s)",
+        "  Something else.",
+    ]
+    assert told.start("Pull", 100.0) == []
+    assert told.start("Next", 300.0) == ["done     Pull (3 min 20 s)"]
+
+
+def test_a_host_that_does_not_answer_is_one_line_in_a_run() -> None:
+    told = Told()
+    told.start("Read", 0.0)
+    for host in ("spark1", "spark2"):
+        told.lose(host, {"msg": "Failed to connect to the host via ssh:\nconnection timed out"})
+    said = told.start("Read more", 1.0)
+    assert said == ["not reached  spark1, spark2: Failed to connect to the host via ssh: connection timed out"]
+    told.lose("spark1", {"msg": "Failed to connect to the host via ssh"})
+    assert told.flush(2.0) == []
+
+
+def test_the_last_line_says_how_it_ended() -> None:
+    none = {"failures": 0, "unreachable": 0, "changed": 0}
+    assert ended({"spark1": {**none, "changed": 1}}, 61.0) == "Done in 1 min 1 s: 1 change."
+    said = ended({"spark1": {**none, "failures": 1}, "spark2": {**none, "unreachable": 1}}, 3.0)
+    assert said == "Failed in 3 s: failed on spark1; spark2 not reached; 0 changes."
+
+
+def test_the_callback_says_nothing_of_what_went_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = callback.CallbackModule()
+    said: list[str] = []
+    monkeypatch.setattr(
+        made, "_display", types.SimpleNamespace(verbosity=0, display=lambda text, **_: said.append(text))
+    )
+    monkeypatch.setattr(made, "_watch", lambda wait: None)
+    task = types.SimpleNamespace(get_name=lambda: "dgxspark.cluster.k3s : Install", loop=None, ignore_errors=False)
+
+    def result(host: str, **values: object) -> types.SimpleNamespace:
+        return types.SimpleNamespace(task=task, result=values, host=types.SimpleNamespace(get_name=lambda: host))
+
+    monkeypatch.setattr(made, "host_label", lambda given: given.host.get_name())
+    made.v2_playbook_on_task_start(task, False)
+    made.v2_runner_on_ok(result("spark1"))
+    made.v2_runner_on_skipped(result("spark2"))
+    assert said == []
+    made.v2_runner_on_ok(result("spark1", changed=True))
+    made.v2_runner_on_failed(result("spark2", msg="broken"), ignore_errors=True)
+    made.v2_runner_on_failed(result("spark3", msg="broken"))
+    made.v2_playbook_on_task_start(task, False)
+    assert said == ["changed  Install: spark1", "FAILED   Install: spark3", "  broken"]
