@@ -11,9 +11,11 @@ import uuid
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.utils.display import Display
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import lines
 from ansible_collections.dgxspark.cluster.plugins.modules.netplan_vf import ARGUMENTS, REQUIRED_IF
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import netplan_outcome, turns
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
 GRACE = 300  # seconds after the timer for the node to roll back and be reachable again
 PAUSE = 1.0  # seconds between attempts
@@ -36,10 +38,10 @@ class ActionModule(ControllerAction):
         self._own = {**self._task.args, "transaction": uuid.uuid4().hex[:12]}
         host = self.variable("inventory_hostname")
         try:
-            begun = turns.in_turn(self._begin, lambda text: display.display(f"{host}: {text}"))
+            begun = turns.in_turn(self._begin, lambda text: say(f"{host}: {text}"))
             lost = False
         except AnsibleConnectionFailure as exc:
-            display.vv(f"netplan_vf: the connection broke while netplan was running: {exc}")
+            display.vv(lines(f"netplan_vf: the connection broke while netplan was running: {exc}"))
             begun, lost = {"changed": True, "outcome": "pending"}, True
         if begun.get("failed") or begun.get("outcome") != "pending":
             return begun

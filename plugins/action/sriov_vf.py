@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-from ansible.utils.display import Display
-
 from ansible_collections.dgxspark.cluster.plugins.modules.sriov_vf import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import turns
-
-display = Display()
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
 
 class ActionModule(ControllerAction):
@@ -23,7 +20,7 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return the module's result, once no other run is at work on the node."""
         host = self.variable("inventory_hostname")
-        return turns.in_turn(self._module, lambda text: display.display(f"{host}: {text}"))
+        return turns.in_turn(self._module, lambda text: say(f"{host}: {text}"))
 
     def _module(self, waited: Plain | None) -> Plain:
         arguments = {**self._task.args, "run": turns.this_run(), **({"waited": waited["who"]} if waited else {})}

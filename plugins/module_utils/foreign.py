@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text from elsewhere: what nodes report, servers answer, and recipes, models' files, logs and journals say.
 
-Each reader has a limit of size, depth and time. What is shown or written somewhere is made plain first: `line`, `lines`, `facts`.
+Each reader has a limit of size, depth and time. What is shown or written somewhere is made plain first: `line`, `facts`, and `values.lines`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import math
 import pathlib
 import re
 import typing as t
-import unicodedata
 import zlib
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, shown
 
 T = t.TypeVar("T")
 
@@ -30,8 +29,6 @@ DIGITS = 20  # of a whole number: no figure that is read here needs more than 64
 UNPACKED = 2**30  # bytes of a gzipped log, unpacked: in any case,
 FREELY, RATIO = 8 * MIB, 150  # and beyond these, in proportion to the packed bytes: real logs have a ratio of 10 to 50
 _GZIP = b"\x1f\x8b"
-# Control characters, surrogates, unassigned code points, and separators or marks that end a line or reverse its direction.
-_HIDDEN = frozenset(["Cc", "Cs", "Cn", "Co", "Zl", "Zp", "Cf"])
 # Looked at only if there is any: nearly all texts are ASCII without control characters.
 _ORDINARY = re.compile(r"[ -~]*")
 _TEMPLATED = re.compile(r"\{[{%#]")
@@ -48,27 +45,12 @@ def line(text: t.Any, most: int = LONGEST) -> str:
     """Return a text as one printable line of at most `most` characters; what ends a line becomes a blank, what is hidden `?`."""
     text = str(text) if isinstance(text, str) else repr(text)
     short = text if len(text) <= most else f"{text[: most - 3]}..."
-    return short if _ORDINARY.fullmatch(short) else "".join(map(_shown, short))
-
-
-def lines(text: str) -> str:
-    """Return a text for a terminal: as it is, with line ends and tabs, but no other control characters."""
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    return "".join(each if each in "\n\t" else _shown(each) for each in text) if _unusual(text) else text
+    return short if _ORDINARY.fullmatch(short) else "".join(map(shown, short))
 
 
 def templated(text: t.Any) -> bool:
     """Whether Ansible would evaluate this text in a file that it reads."""
     return isinstance(text, str) and _TEMPLATED.search(text) is not None
-
-
-def _unusual(text: str) -> bool:
-    return not _ORDINARY.fullmatch(text.replace("\n", "").replace("\t", ""))
-
-
-def _shown(letter: str) -> str:
-    return " " if letter in "\t\n\r" else "?" if unicodedata.category(letter) in _HIDDEN else letter
 
 
 def facts(value: t.Any, where: str, text: t.Callable[[str], str] = line) -> t.Any:

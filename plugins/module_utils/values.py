@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import reprlib
 import types
 import typing as t
+import unicodedata
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface, IPv6Address
 
@@ -318,11 +320,31 @@ def text_diff(subject: str, before: str, after: str) -> dict[str, str]:
     return {"before_header": subject, "after_header": subject, "before": before, "after": after}
 
 
+# Control characters, surrogates, unassigned code points, and separators or marks that end a line or reverse its direction.
+_HIDDEN = frozenset(["Cc", "Cs", "Cn", "Co", "Zl", "Zp", "Cf"])
+_UNUSUAL = re.compile(r"[^\n\t -~]")
+
+
+def shown(letter: str) -> str:
+    """Return a character as it may be shown: what ends a line as a blank, what is hidden as `?`."""
+    return " " if letter in "\t\n\r" else "?" if unicodedata.category(letter) in _HIDDEN else letter
+
+
+def lines(text: str) -> str:
+    """Return a text for a terminal: as it is, with line ends and tabs, but no other control characters."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return _UNUSUAL.sub(lambda found: shown(found[0]), text) if _UNUSUAL.search(text) else text
+
+
 class CollectionError(Exception):
-    """An expected failure, with its cause and remedy in plain words. Modules turn it into fail_json."""
+    """An expected failure, with its cause and remedy in plain words. Modules turn it into fail_json.
+
+    Its text is shown as it is: what it quotes from elsewhere is made plain here.
+    """
 
     def __init__(self, message: str, *, findings: t.Sequence[Finding] = ()) -> None:
-        super().__init__(message)
+        super().__init__(lines(str(message)))
         self.findings = tuple(findings)
 
 

@@ -241,7 +241,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.arp_ping i
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.link_probe import listen
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest import RdmaTest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.probe import Bounds, programs, run_tests
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
+    CollectionError,
+    from_plain,
+    lines,
+    to_plain,
+)
 
 TEXT = {"type": "str", "required": True}
 NUMBER = {"type": "int", "required": True}
@@ -298,7 +303,7 @@ def main() -> None:
     except CollectionError as exc:
         module.fail_json(msg=str(exc))
     except PermissionError as exc:
-        module.fail_json(msg=f"Raw sockets are refused ({exc}). Run this task as root (become: true).")
+        module.fail_json(msg=lines(f"Raw sockets are refused ({exc}). Run this task as root (become: true)."))
     module.exit_json(changed=False, programs=programs(), **answers)
 
 

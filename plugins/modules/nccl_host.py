@@ -108,7 +108,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import HostSettings, NcclHost
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines, text_diff, to_plain
 
 ARGUMENTS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -142,7 +142,7 @@ def main() -> None:
     except CollectionError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")
+        module.fail_json(msg=lines(f"{exc.filename or 'A file'}: {reason(exc)}"))
     module.exit_json(
         changed=bool(outcome.changes),
         changes=to_plain(list(outcome.changes)),

@@ -194,7 +194,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback i
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import RUN_OPTIONS, Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff, to_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines, text_diff, to_plain
 
 DEVICE = {
     "name": {"type": "str"},
@@ -256,7 +256,7 @@ def main() -> None:
     except (CollectionError, RollbackError) as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}")
+        module.fail_json(msg=lines(f"{exc.filename or 'A file'}: {reason(exc)}"))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     result: dict[str, t.Any] = {

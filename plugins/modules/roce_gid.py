@@ -130,6 +130,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     PlannedFunction,
     from_plain,
+    lines,
     to_plain,
 )
 
@@ -175,7 +176,7 @@ def main() -> None:
     if findings:
         total = sum(len(function.vfs) for function in planned)
         head = f"{len(entries)} of {total} VFs have a valid GID."
-        module.fail_json(msg=" ".join([head, *map(str, findings)]), **result)
+        module.fail_json(msg=lines(" ".join([head, *map(str, findings)])), **result)
     module.exit_json(**result)
 
 

@@ -123,6 +123,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Node,
     PlannedFunction,
     from_plain,
+    lines,
     to_plain,
     told,
 )
@@ -218,7 +219,7 @@ def main() -> None:
     except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[], findings=to_plain(exc.findings))
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or 'A file'}: {reason(exc)}", changes=[], findings=[])
+        module.fail_json(msg=lines(f"{exc.filename or 'A file'}: {reason(exc)}"), changes=[], findings=[])
     module.exit_json(**result)
 
 

@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
+import re
 import typing as t
 
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Plain = dict[str, t.Any]
+# What moves a terminal's cursor, ends a line or reverses its direction.
+_MOVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
@@ -44,7 +48,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
             made = self.act({**asked, **{name: foreign.facts(asked[name], name) for name in self.reported}})
         except CollectionError as exc:
             made = self.failure(str(exc))
-        return {**self.result, **made}
+        return t.cast(Plain, _plain({**self.result, **made}))
 
     @abc.abstractmethod
     def act(self, asked: Plain) -> Plain:
@@ -55,7 +59,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         plugin = next(each for each in type(self).__mro__ if each.__name__ == "ActionModule")
         return {
             "failed": True,
-            "msg": f"dgxspark.cluster.{plugin.__module__.rpartition('.')[2]}: {foreign.lines(text)}",
+            "msg": f"dgxspark.cluster.{plugin.__module__.rpartition('.')[2]}: {lines(text)}",
         }
 
     def variable(self, name: str, default: t.Any = None) -> t.Any:
@@ -74,7 +78,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         # Registered results are data: templating them triggers warnings about keys that Ansible adds and deprecates (skipped_reason).
         if raw is not default and not (isinstance(raw, t.Mapping) and "changed" in raw):
             raw = hostvars[host][name]
-        return raw if raw is default else foreign.facts(raw, f"{host}: {name}", foreign.lines)
+        return raw if raw is default else foreign.facts(raw, f"{host}: {name}", lines)
 
     def versions(self) -> dict[str, str | None]:
         """Return the versions for a report: this collection and ansible-core."""
@@ -85,3 +89,24 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         chosen = self.variable("dgxspark_knowledge_dirs")
         chosen = [part.strip() for part in chosen.split(",")] if isinstance(chosen, str) else chosen
         return knowledge.owner_dirs(chosen, self.variable("inventory_dir"))
+
+
+def _plain(value: t.Any) -> t.Any:
+    """Return a result whose texts move no cursor: a node, a server or a file may have written any of them.
+
+    Other characters stay, for a setting may have them. What has none but plain texts is returned itself.
+    """
+    if isinstance(value, str):
+        return _MOVING.sub("?", value.replace("\r\n", "\n")) if _MOVING.search(value) else value
+    if isinstance(value, dict):
+        made = {_plain(key): _plain(item) for key, item in value.items()}
+        same = all(a is b and c is d for (a, c), (b, d) in zip(made.items(), value.items(), strict=False))
+        return value if same and len(made) == len(value) else made
+    if isinstance(value, (list, tuple)):
+        items = [_plain(item) for item in value]
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):  # ansible-core's warnings and errors
+        fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        changed = {name: made for name, item in fields.items() if (made := _plain(item)) is not item}
+        return dataclasses.replace(value, **changed) if changed else value
+    return value

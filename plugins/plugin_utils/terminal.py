@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible import constants
 from ansible.utils.display import Display
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import lines
 
 # Programs parse these callbacks' standard output, so text for people goes to standard error.
 FOR_PROGRAMS = frozenset({"json", "jsonl"})
@@ -26,4 +26,4 @@ def say(text: str) -> None:
 
     `debug` would quote and wrap it.
     """
-    _display.display(foreign.lines(text), stderr=for_program())
+    _display.display(lines(text), stderr=for_program())

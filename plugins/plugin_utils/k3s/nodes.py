@@ -15,8 +15,14 @@ def problems(listed: t.Any, plans: t.Mapping[str, t.Mapping[str, t.Any]]) -> lis
 
     listed: a NodeList of the API. plans: by host; those without a node_name are skipped.
     """
-    if not isinstance(listed, t.Mapping) or not isinstance(listed.get("items"), list):
-        raise CollectionError("the cluster's answer is not a list of nodes. See k3s kubectl get nodes on the server.")
+    try:
+        return _problems(listed, plans)
+    except (AttributeError, LookupError, TypeError):
+        text = "the cluster's answer is not a list of nodes. See k3s kubectl get nodes on the server."
+        raise CollectionError(text) from None
+
+
+def _problems(listed: t.Any, plans: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Finding]:
     nodes = {node["metadata"]["name"]: node for node in listed["items"]}
     findings = []
     for host, plan in plans.items():
