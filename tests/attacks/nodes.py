@@ -54,14 +54,17 @@ def _fill(host: Plain, number: int) -> None:
     functions[0]["vfs"] = [to_plain(vf)]
     for function in functions:
         function |= {"driver_version": "6.17", "phys_switch": "ab01", "eswitch": "legacy", "hca": to_plain(hca)}
-    stanza = NetplanStanza("ethernets", "lan", {"name": functions[0]["netdev"]["name"]}, "lan0", ("bond0",))
+    stanza = NetplanStanza("ethernets", "lan", {"name": functions[0]["netdev"]["name"]}, "lan0", ("bond0",), renderer="networkd")
     file = NetplanFile("/etc/netplan/40-cx7.yaml", "a" * 64, "0600", (stanza,), "line 3: not YAML")
     host["roce"] |= {
         "ranks": ["rank0 (99)"],
-        "netplan": to_plain(Netplan("networkd", "1.1", (file,), "sriov: file")),
+        "netplan": to_plain(Netplan("networkd", "active", "1.1", (file,), "sriov: file")),
         "files": [to_plain(FileState("/etc/dgxspark/fabric.json", "b" * 64, "0644"))],
         "units": {"dgxspark-fabric.service": "enabled"},
         "rdma_netns": "shared",
+        "changing": "netplan_vf, since 12:00",
+        "failed": ["nvidia-persistenced.service"],
+        "record_fault": "not JSON",
     }
     stack = survey.Stack("ollama", ("unit ollama.service",), 1, 4096, (11434,), (1234,))
     uplink = host["roce"]["functions"][0]["netdev"]["name"]
@@ -79,6 +82,7 @@ def _fill(host: Plain, number: int) -> None:
     host["health"] = to_plain(
         health.Health(
             90000.0,
+            1.8e9,
             "quiet",
             {"kernel": "6.17.0", "driver": "580.159.03", "bios": "5.36", "dgx_os": "7.2"},
             {"MemTotal": 127 * 2**20, "MemAvailable": 100 * 2**20},
