@@ -11,7 +11,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import check_limit
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import all_hosts, check_limit
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 SPARKS = ("spark1", "spark2", "spark3", "spark4")
@@ -49,6 +50,29 @@ def problems(limit: str, groups: dict[str, list[str]], reached: t.Sequence[str] 
 )
 def test_what_reaches_whom_it_names_passes(limit: str) -> None:
     assert problems(limit, GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "beyond", "instead"),
+    [
+        ("spark[1:4]", "spark3, spark4", "~^spark[1-2]$"),
+        ("spark[1-3]", "spark3", "~^spark[1-2]$"),
+        ("spark[2:3]", "spark3", "~^spark2$"),
+    ],
+)
+def test_a_limit_beyond_the_group_says_so(limit: str, beyond: str, instead: str) -> None:
+    [said] = problems(limit, inventory(["controller", *SPARKS[:2]], SPARKS[:2]), SPARKS[:2])
+    assert f"the inventory has no {beyond}: it would reach only" in said
+    assert f"-l '{instead}'" in said
+
+
+def test_a_host_without_its_comma_is_said_to_be_one(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(CollectionError, match=r"-i 192\.0\.2\.11: there is no such file.* -i '192\.0\.2\.11,'"):
+        all_hosts({"all": []}, sources=[str(tmp_path / "192.0.2.11")])
+    for sources in ([], [str(tmp_path)], ["192.0.2.11,"]):
+        with pytest.raises(CollectionError, match="The inventory has no hosts"):
+            all_hosts({"all": []}, sources=sources)
+    assert all_hosts({"all": ["spark1"]}, sources=["absent"]) == "all"
 
 
 @pytest.mark.parametrize("groups", [FOUR, LAST], ids=["four Sparks", "controller last"])
