@@ -9,7 +9,7 @@ import re
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
+from ansible_collections.dgxspark.cluster.plugins.module_utils import values
 
 LONG = 5.0  # seconds from which a step's time is said
 _FRAME = re.compile(
@@ -36,7 +36,7 @@ def reason(result: Plain) -> str:
     output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").strip()
     if output and output not in text:
         text = "\n".join([text, *output.splitlines()[-_OUTPUT:]])
-    return foreign.lines(text.strip()) or "it failed without a reason"
+    return values.lines(text.strip()) or "it failed without a reason"
 
 
 @dataclass
