@@ -54,7 +54,9 @@ def _fill(host: Plain, number: int) -> None:
     functions[0]["vfs"] = [to_plain(vf)]
     for function in functions:
         function |= {"driver_version": "6.17", "phys_switch": "ab01", "eswitch": "legacy", "hca": to_plain(hca)}
-    stanza = NetplanStanza("ethernets", "lan", {"name": functions[0]["netdev"]["name"]}, "lan0", ("bond0",), renderer="networkd")
+    stanza = NetplanStanza(
+        "ethernets", "lan", {"name": functions[0]["netdev"]["name"]}, "lan0", ("bond0",), renderer="networkd"
+    )
     file = NetplanFile("/etc/netplan/40-cx7.yaml", "a" * 64, "0600", (stanza,), "line 3: not YAML")
     host["roce"] |= {
         "ranks": ["rank0 (99)"],
