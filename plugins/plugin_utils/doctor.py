@@ -208,7 +208,11 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
             # Skip what verify has already reported.
             every = [change for change in differs["changes"] if change.what != "state"]
             found = [change for change in every if f"{name} {change.subject.split(' ')[0]}" not in told]
-            refused = [f for f in differs["findings"] if f.id.startswith(("netplan.", "sriov.record"))]
+            refused = [
+                f
+                for f in differs["findings"]
+                if f.id.startswith(("netplan.", "sriov.record")) and f.id != "netplan.masked"
+            ]
         except CollectionError as exc:
             state.unjudged.append((name, f"whether it is as planned: {exc}"))
             continue

@@ -544,7 +544,16 @@ def refusals(
     The module decides again on the node, where it sees every device.
     """
     others = [file for file in node.netplan.files if file.path != path]
-    found = [occupied(path) for file in node.netplan.files if file.path == path and file.ours is False]
+    service = "NetworkManager.service" if node.netplan.renderer == "NetworkManager" else "systemd-networkd.service"
+    masked = Finding(
+        "netplan.masked",
+        "error",
+        service,
+        "it is masked on this node, but the netplan file relies on it: no interface would be configured.",
+        f"`systemctl unmask {service}`, or make the node's other renderer that of its netplan files.",
+    )
+    found = [masked] if node.netplan.service == "masked" else []
+    found += [occupied(path) for file in node.netplan.files if file.path == path and file.ours is False]
     ours = own_file(render(planned, node.netplan.renderer), content, path)
     devices = merge_devices(node_devices(node), planned_devices(planned))
     return found + list(judge_clashes([ours, *others], devices, path, foreign_stanzas).findings)

@@ -140,3 +140,10 @@ def test_a_file_that_cannot_be_read_is_refused_in_the_plan() -> None:
     node = seen(NetplanFile("/etc/netplan/50-broken.yaml", "00", "0600", error="line 3: not valid YAML"))
     (found,) = differences.changes(PLANNED, node, parts=["netplan"])["findings"]
     assert found.id == "netplan.unreadable" and "50-broken.yaml" in found.subject
+
+
+@pytest.mark.parametrize(("service", "ids"), [("masked", ["netplan.masked"]), ("active", []), (None, [])])
+def test_a_masked_service_is_refused_in_the_plan(service: str | None, ids: list[str]) -> None:
+    node = seen()
+    node["netplan"]["service"] = service
+    assert [f.id for f in differences.changes(PLANNED, node, parts=["netplan"])["findings"]] == ids
