@@ -203,7 +203,9 @@ def damage(node: FakeNode, how: str) -> None:
         record.write_bytes({"empty": b"", "half": text[: len(text) // 2].encode(), "zeros": bytes(len(text))}[how])
 
 
-@pytest.mark.parametrize("how", ["empty", "half", "zeros", "gone"])
+@pytest.mark.parametrize(
+    "how", ["half", *(pytest.param(how, marks=pytest.mark.more) for how in ("empty", "zeros", "gone"))]
+)
 def test_a_damaged_record_is_noticed_before_anything_hangs_on_it(
     node: FakeNode, host: FakeHost, run: Run, how: str
 ) -> None:
@@ -230,7 +232,9 @@ def sriov_node(node: FakeNode) -> Node:
     return facts.read_node(Sysfs(node.sysfs), node.run, device_ids=node.device_ids, enter=node.enter, **node.roots)
 
 
-@pytest.mark.parametrize("anew", ["absent", "again", "without our files"])
+@pytest.mark.parametrize(
+    "anew", ["again", *(pytest.param(anew, marks=pytest.mark.more) for anew in ("absent", "without our files"))]
+)
 def test_without_its_record_a_node_gets_the_kernels_defaults_and_never_our_state(
     node: FakeNode, host: FakeHost, run: Run, anew: str
 ) -> None:
@@ -254,6 +258,7 @@ def test_without_its_record_a_node_gets_the_kernels_defaults_and_never_our_state
     assert {(entry["mtu"], entry["up"], entry["vf_count"]) for entry in noted} == {(1500, False, 0)}
 
 
+@pytest.mark.more
 def test_a_function_that_someone_else_configures_stays_up_without_its_record(
     node: FakeNode, host: FakeHost, run: Run
 ) -> None:
@@ -363,6 +368,7 @@ def test_a_run_that_is_cut_off_or_overtaken_changes_nothing(
     assert "controller is gone" in run(run=newer)["msg"] and host.changes() == []
 
 
+@pytest.mark.more
 def test_an_owners_sysctl_that_is_repaired_is_named_with_its_file(
     node: FakeNode, host: FakeHost, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +386,7 @@ def test_an_owners_sysctl_that_is_repaired_is_named_with_its_file(
     assert len(warned) == 1, "nothing was repaired"
 
 
+@pytest.mark.more
 def test_a_failure_of_our_unit_is_forgotten_once_its_work_is_done(node: FakeNode, host: FakeHost, run: Run) -> None:
     """It failed at boot: the run that repairs what it could not do lets systemd forget that, and so does the removal."""
     run()
@@ -482,7 +489,10 @@ def test_a_stranded_vf_is_named_then_freed(node: FakeNode, host: FakeHost, run: 
 
 @pytest.mark.parametrize(
     "beside",
-    [Device("veth0", None, "52:00:00:00:00:01"), Device("lo", None, "00:00:00:00:00:00", ipv4=["10.9.9.9/32"])],
+    [
+        Device("veth0", None, "52:00:00:00:00:01"),
+        pytest.param(Device("lo", None, "00:00:00:00:00:00", ipv4=["10.9.9.9/32"]), marks=pytest.mark.more),
+    ],
 )
 def test_a_namespace_with_something_of_the_owners_is_kept(
     node: FakeNode, host: FakeHost, run: Run, beside: Device, monkeypatch: pytest.MonkeyPatch
