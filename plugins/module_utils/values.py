@@ -330,11 +330,24 @@ def shown(letter: str) -> str:
     return " " if letter in "\t\n\r" else "?" if unicodedata.category(letter) in _HIDDEN else letter
 
 
+class _Shown(dict[int, str]):
+    """Characters as they are shown in lines, by their code point; for str.translate."""
+
+    def __missing__(self, code: int) -> str:
+        if len(self) > 1 << 16:
+            self.clear()
+        self[code] = chr(code) if chr(code) in "\n\t" else shown(chr(code))
+        return self[code]
+
+
+_IN_LINES = _Shown()
+
+
 def lines(text: str) -> str:
     """Return a text for a terminal: as it is, with line ends and tabs, but no other control characters."""
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    return _UNUSUAL.sub(lambda found: shown(found[0]), text) if _UNUSUAL.search(text) else text
+    return text.translate(_IN_LINES) if _UNUSUAL.search(text) else text
 
 
 class CollectionError(Exception):

@@ -9,6 +9,7 @@ Pages load no script, font or picture from anywhere; the frame's content securit
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import typing as t
 
@@ -24,15 +25,18 @@ else:
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 
-def _environment() -> t.Any:
-    """Return the Jinja environment for the pages' templates."""
-    return jinja2.Environment(
+@functools.lru_cache(maxsize=16)
+def _environment(filters: tuple[tuple[str, t.Callable[..., t.Any]], ...]) -> t.Any:
+    """Return the Jinja environment for the pages' templates, which keeps those that it has compiled."""
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(pathlib.Path(__file__).resolve().parent),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    made.filters |= {"commands": commands, **dict(filters)}
+    return made
 
 
 def markup(text: str) -> t.Any:
@@ -53,8 +57,7 @@ def commands(words: str) -> t.Any:
 
 def render(template: str, content: t.Mapping[str, t.Any], filters: t.Mapping[str, t.Callable[..., t.Any]]) -> str:
     """Render a page. The frame needs `heading`, `sentence`, `facts` and `date` (None or a time)."""
-    made = _environment()
-    made.filters |= {"commands": commands, **filters}
+    made = _environment(tuple(sorted(filters.items())))
     return str(made.get_template(template).render(**content))
 
 
