@@ -253,6 +253,7 @@ OWN = {
     "plugins/module_utils/rank/supervisor.py": "our own settings, and ranks with the pod's secret, in the pod",
     "plugins/module_utils/serving/patches.py": "our own patches, in the pod",
     "plugins/module_utils/system.py": "netplan's files on the node, which root writes",
+    "plugins/plugin_utils/role_arguments.py": "the roles' own specifications",
     "plugins/plugin_utils/bench": "the client's own limits: its answers are bounded in bench/http1.py",
 }
 PARSES = re.compile(

@@ -16,7 +16,7 @@ import os
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, record, restore, sysctl_files, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import LOCKS, WAIT, Turn, Waiting
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -211,7 +211,7 @@ class Sriov:
         """Return what a namespace holds beside its own loopback interface and these VFs."""
         _code, out, _err = self.host.command(["nsenter", f"--net={netns}", "ip", "-j", "addr", "show"])
         try:
-            links = {str(link["ifname"]): link.get("addr_info", []) for link in json.loads(out)}
+            links = {str(link["ifname"]): link.get("addr_info", []) for link in foreign.from_json(out)}
         except (ValueError, TypeError, KeyError, AttributeError):
             return ["what `ip` cannot list"]
         own = [str(each.get("local")) for each in links.pop("lo", [])]

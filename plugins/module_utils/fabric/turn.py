@@ -19,6 +19,7 @@ import select
 import typing as t
 from dataclasses import asdict, dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 RUNS = "/run/dgxspark-runs.json"
@@ -135,7 +136,7 @@ class Turn:
         with os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
-                newest = from_plain(Started, json.loads(file.read(65536)))
-            except (ValueError, RecursionError, CollectionError):  # none yet, or a run died while it wrote
+                newest = from_plain(Started, foreign.from_json(file.read(65536)))
+            except CollectionError:  # none yet, or a run died while it wrote
                 newest = None
             yield file, newest
