@@ -111,6 +111,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import values
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
@@ -118,15 +119,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn impor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    CollectionError,
-    Node,
-    PlannedFunction,
-    from_plain,
-    lines,
-    to_plain,
-    told,
-)
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain, told
 
 ARGUMENTS: dict[str, t.Any] = {
     "functions": {"type": "list", "elements": "dict", "default": []},
@@ -144,7 +137,7 @@ ARGUMENTS: dict[str, t.Any] = {
 }
 
 
-def gather(module: t.Any) -> Node:
+def gather(module: t.Any) -> values.Node:
     """Read the node."""
     given = module.params
     return read_node(
@@ -163,7 +156,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     """Do the work while keeping other runs out; check mode changes nothing and takes no lock."""
     given = module.params
     options = vfs.Options(given["trust"], given["spoof_check"], given["reset_stranded"])
-    planned = [from_plain(PlannedFunction, f, f"functions[{i}]") for i, f in enumerate(given["functions"])]
+    planned = [from_plain(values.PlannedFunction, f, f"functions[{i}]") for i, f in enumerate(given["functions"])]
     root = given["system_root"].rstrip("/")
     host = restore.Host(given["sysfs_root"], given["proc_root"], root + restore.RUN_DIR)
     sriov = Sriov(host, root, given["netns_root"])
@@ -179,7 +172,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
 
 
 def work(
-    module: t.Any, sriov: Sriov, planned: t.Sequence[PlannedFunction], options: vfs.Options, turn: Turn
+    module: t.Any, sriov: Sriov, planned: t.Sequence[values.PlannedFunction], options: vfs.Options, turn: Turn
 ) -> dict[str, t.Any]:
     """Gather, decide, apply, gather again. The caller keeps other runs out."""
     given = module.params
@@ -187,7 +180,7 @@ def work(
     before = sriov.journal(node)
     gone = vfs.gone(node, planned, before)
 
-    def differences(now: Node) -> list[t.Any]:
+    def differences(now: values.Node) -> list[t.Any]:
         if given["state"] == "present":
             freed = vfs.stranded(now, planned) if options.reset_stranded else []
             return vfs.compare(now, gone) + vfs.drift(now, planned, options) + sriov.emptied(freed)
@@ -219,7 +212,9 @@ def main() -> None:
     except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[], findings=to_plain(exc.findings))
     except OSError as exc:
-        module.fail_json(msg=lines(f"{exc.filename or 'A file'}: {reason(exc)}"), changes=[], findings=[])
+        module.fail_json(
+            msg=str(CollectionError(f"{exc.filename or 'A file'}: {reason(exc)}")), changes=[], findings=[]
+        )
     module.exit_json(**result)
 
 

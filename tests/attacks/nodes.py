@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 import types
 import typing as t
 
@@ -180,3 +181,13 @@ def filled(value: t.Any, cls: t.Any) -> set[tuple[str, str]]:
                     if isinstance(each, t.cast(type, kind)):
                         found |= filled(each, kind)
     return found
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def look(text: str, where: str) -> None:
+    """Check a text that a person sees, or a file."""
+    found = _CONTROL.search(text)
+    assert not found, f"{where}: {found[0]!r} in {text[max(0, found.start() - 60) : found.end() + 20]!r}"
+    assert len(text) < 300_000, f"{where}: {len(text)} characters"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import typing as t
 
 import yaml
@@ -13,6 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discovery import discover, lay_down
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import GROUP, HOSTS
 from ansible_collections.dgxspark.cluster.tests.attacks import nodes
+from ansible_collections.dgxspark.cluster.tests.attacks.nodes import look
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
@@ -26,7 +26,6 @@ LIES = {
     "template": TEMPLATE,
     "long": "é" * 200_000,
 }
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -47,13 +46,6 @@ def evaluated(value: t.Any) -> list[str]:
     if isinstance(value, list):
         return [text for each in value for text in evaluated(each)]
     return [value] if isinstance(value, str) and not isinstance(value, _Marked) and foreign.templated(value) else []
-
-
-def look(text: str, where: str) -> None:
-    """Check a text that a person sees, or a file."""
-    found = _CONTROL.search(text)
-    assert not found, f"{where}: {found[0]!r} in {text[max(0, found.start() - 60) : found.end() + 20]!r}"
-    assert len(text) < 300_000, f"{where}: {len(text)} characters"
 
 
 def look_at_page(page: str) -> None:
