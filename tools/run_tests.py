@@ -108,11 +108,13 @@ def unit_parts() -> dict[str, list[str]]:
     """Return the unit tests in parts that take about equally long, as pytest's arguments: each test is in one of them."""
     plugins = "tests/unit/plugins"
     fabric, serving = f"{plugins}/module_utils/fabric", f"{plugins}/plugin_utils/serving"
+    measured = [f"{plugins}/plugin_utils/{name}" for name in ("bench", "kube", "matrix")]
     return {
         "fabric": [fabric],
         "nodes": [f"{plugins}/module_utils", f"--ignore={fabric}"],
         "serving": [serving],
-        "controller": [f"{plugins}/plugin_utils", f"--ignore={serving}"],
+        "measured": measured,
+        "controller": [f"{plugins}/plugin_utils", *(f"--ignore={path}" for path in (serving, *measured))],
         "other": [
             "tests/unit",
             *(f"--ignore={path}" for path in (f"{plugins}/module_utils", f"{plugins}/plugin_utils", *PLAYS)),

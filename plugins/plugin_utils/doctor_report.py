@@ -53,7 +53,8 @@ def build(
     plan: of `fabric_plan`. hosts: by name, for those within the limit: `facts`, `error`, `health`, `health_error`, and
     `reached`, whether it answered.
     hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
-    `needed_gib` (from the serving plan), `pinned_gid`, `vf_options`, `netplan_path` and `foreign_stanzas` (of the roles), `now_s`. overlays: owner's knowledge folders.
+    `needed_gib` (from the serving plan), `pinned_gid`, `vf_options`, `netplan_path` and `foreign_stanzas` (of the roles),
+    `now_s`. overlays: owner's knowledge folders.
     """
     evidence = evidence_of(
         plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}

@@ -326,7 +326,8 @@ HOSTILE = [
     ":", "a:", "ff:", ".", "1.", "@", "a@", "a", "-", "a-", "%41", "%2541", "=", '"', "\\", '\\"', "/", "http://", "http://a:b@", "token=",
     "password: ", "password", " ", "\n", "serial ", "QUJD", "a,", "/home/a", "1:2.", "&#", "[", '{"', "sk-a", "eyJa", "eyJaaaaaaaaaa.",
     "-----BEGIN A-----\n", "bearer ", "\\u0041", "--token ", "--token\n", "$2a$", '"name": "', '"value": "', "value: x name: ", "curl -u ",
-    "login a password ", "api_key: [", "token:\n  - ", "password: |\n  a\n", "'", "password='", "identified by ", "://a:", "sig=", "password,", "password,a\nb,c\n", "a\tpassword\n", '"password,', "PASSWORD  ", "|password|\n", 'password,"', "key\\n",
+    "login a password ", "api_key: [", "token:\n  - ", "password: |\n  a\n", "'", "password='", "identified by ", "://a:", "sig=",
+    "password,", "password,a\nb,c\n", "a\tpassword\n", '"password,', "PASSWORD  ", "|password|\n", 'password,"', "key\\n",
 ]  # fmt: skip
 
 

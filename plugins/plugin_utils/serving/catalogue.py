@@ -29,9 +29,10 @@ HARDWARE = "spark"
 class Choice:
     """One variant of a profile. sparks: how many it runs on; quantization: how most of its weights are stored.
 
-    context: tokens, or "auto" if the engine fits it to the memory. left_gib: what stays free on each Spark. speed: by level; low and high: its interval if it is estimated. origin: where the
-    figures come from: "measured" by an equal stable run, "estimated", or "" if there are none; source: the run, or the estimate's
-    basis. why: what prevents it, or what to know about one that fits.
+    context: tokens, or "auto" if the engine fits it to the memory. left_gib: what stays free on each Spark. speed: by level;
+    low and high: its interval if it is estimated. origin: where the figures come from: "measured" by an equal stable run,
+    "estimated", or "" if there are none; source: the run, or the estimate's basis. why: what prevents it, or what to know
+    about one that fits.
     """
 
     profile: str

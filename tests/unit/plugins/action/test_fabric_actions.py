@@ -191,5 +191,5 @@ def test_a_wrong_shape_is_one_sentence_with_the_key() -> None:
 
 def test_the_role_asks_for_the_files_that_are_compared() -> None:
     variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
-    assert tuple(variables["__sriov_roce_files"]) == persist.PATHS
+    assert tuple(variables["__sriov_roce_files"]) == (*persist.PATHS, "{{ __sriov_roce_test_program }}")
     assert tuple(variables["__sriov_roce_units"]) == persist.UNITS
