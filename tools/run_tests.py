@@ -177,12 +177,13 @@ def stages() -> list[Stage]:
             "unit-2.19",
             [
                 ["pytest", "tests/unit/playbooks", "-m", "older_core and not long", "--durations=10"],
-                ["pytest", "tests/unit/test_imports.py", *tests_by_core(), "-m", "not long", "--durations=10"],
+                ["pytest", "tests/unit/test_imports.py", *tests_by_core(), *quick],
             ],
             "2.19",
             light=True,
             seconds=300,
-            environment={"ANSIBLE_PIPELINING": "0"},  # an owner's ansible.cfg need not have it
+            # An owner's ansible.cfg need not have pipelining.
+            environment={"ANSIBLE_PIPELINING": "0", EXAMPLES: "0.2"},
         ),
         Stage("attacks", [["pytest", "tests/attacks", "--durations=10"]], light=True, seconds=100),
         # The properties once more, with all their examples.
