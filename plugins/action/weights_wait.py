@@ -14,6 +14,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 
+# Ansible waits 2.5 s until the task has written its file, and then says that it has started. A busy node takes longer.
+_STARTING_S = 60.0
+
 
 class ActionModule(ControllerAction):
     """Ask, report, wait."""
@@ -25,9 +28,13 @@ class ActionModule(ControllerAction):
         """Return the task's own result."""
         host = str(self.task_vars.get("inventory_hostname", ""))
         said = ""
+        until = time.monotonic() + _STARTING_S
         while True:
             began = time.monotonic()
             seen = self._job(asked["jid"], "status")
+            if seen.get("failed") and began < until and self._not_begun(asked["jid"]):
+                time.sleep(1)
+                continue
             if seen.get("failed") or seen.get("finished"):
                 self._job(asked["jid"], "cleanup")
                 if seen.get("failed") and not seen.get("msg"):
@@ -41,9 +48,20 @@ class ActionModule(ControllerAction):
                 say(line)
             time.sleep(pace.pause(asked["interval"], time.monotonic() - began))
 
+    def _folder(self) -> str:
+        return str(self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async")))
+
+    def _not_begun(self, jid: str) -> bool:
+        seen = self._execute_module(
+            module_name="ansible.builtin.stat",
+            module_args={"path": f"{self._folder()}/{jid}"},
+            task_vars=self.task_vars,
+        )
+        state = seen.get("stat")
+        return isinstance(state, dict) and state.get("exists") is False
+
     def _job(self, jid: str, mode: str) -> Plain:
-        folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))
-        arguments = {"jid": jid, "mode": mode, "_async_dir": folder}
+        arguments = {"jid": jid, "mode": mode, "_async_dir": self._folder()}
         seen: Plain = self._execute_module(
             module_name="ansible.builtin.async_status", module_args=arguments, task_vars=self.task_vars
         )

@@ -647,7 +647,7 @@ def _flags(engine: str, version: str) -> st.SearchStrategy[dict[str, t.Any]]:
         ),
         "json": st.dictionaries(
             st.text("ab", min_size=1, max_size=3),
-            st.integers() | st.booleans() | st.text("xy ", max_size=4),
+            st.integers(-(2**63), 2**63) | st.booleans() | st.text("xy ", max_size=4),
             min_size=1,
             max_size=3,
         ),
