@@ -33,6 +33,7 @@ PAGES = {
     "common_return_values": "reference_appendices/common_return_values.html",
     "ansible_configuration_settings": "reference_appendices/config.html",
     "action_plugins": "plugins/action.html",
+    "callback_plugins": "plugins/callback.html",
 }
 ELSEWHERE = re.compile(r"ansible_collections\.(?!dgxspark\.)(\w+)\.(\w+)\.(\w+?)(?:__.*)?$")
 
@@ -41,6 +42,14 @@ def elsewhere(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, content:
     """Link a label that Ansible's site has; None leaves it undefined, which fails the build."""
     target = node.get("reftarget", "")
     found = ELSEWHERE.match(target)
+    if node.get("reftype") == "envvar" and target.startswith("ANSIBLE_"):
+        return nodes.reference(
+            "",
+            "",
+            content,
+            internal=False,
+            refuri=f"{ANSIBLE}/{PAGES['ansible_configuration_settings']}#envvar-{target}",
+        )
     page = PAGES.get(target) or (found and "collections/{}/{}/{}.html".format(*found.groups()))
     return nodes.reference("", "", content, internal=False, refuri=f"{ANSIBLE}/{page}") if page else None
 
