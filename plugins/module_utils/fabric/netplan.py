@@ -121,7 +121,10 @@ def _exact_name(function: PlannedFunction, vf: PlannedVf) -> str | None:
     # NetworkManager gives a new configuration only to devices that were disconnected before. `netplan apply` disconnects and
     # flushes those that it finds by a line `interface-name=` of their profile (netplan_cli/cli/utils.py, nm_interfaces); for a
     # name with a glob src/nm.c writes `interface-name=en*;`, which is no device's name, and without a name no such line.
-    return vf.netdev or (f"{match[1]}v{vf.index}" if (match := _FUNCTION_NAME.match(function.netdev)) else None)
+    if vf.netdev:
+        return vf.netdev
+    match = _FUNCTION_NAME.match(function.netdev)
+    return f"{match[1]}v{vf.index}" if match else None
 
 
 def with_names(planned: PlannedHost, netplan: Netplan, path: str = PATH) -> PlannedHost:
