@@ -137,7 +137,7 @@ def test_the_hub_s_library_comes_from_the_bundle_and_nobody_is_asked(walled: Wal
     assert walled.wall.asked == []
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_without_a_bundle_the_wall_is_asked(walled: Walled) -> None:
     """A control for the tests above: a request does reach the wall."""
     walled.site.play(name="dgxspark.cluster.k8s_platform", tasks_from="cni_plugins.yml")

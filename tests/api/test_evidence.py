@@ -91,7 +91,7 @@ def test_the_ranks_logs_are_read_and_judged_and_the_model_is_found(site: Reader)
     assert "no NCCL output" in found["pod"]["reason"]
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_where_nothing_is_served_or_nobody_answers_there_is_a_reason(site: Reader, tmp_path: pathlib.Path) -> None:
     found = site.read()
     assert "no instance 'default' is served in namespace dgx-serving" in found["pod"]["reason"]

@@ -51,7 +51,7 @@ def owner(tmp_path: pathlib.Path) -> t.Iterator[Owner]:
     made.server.shutdown()
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_image_is_on_all_nodes_before_the_old_model_is_stopped(owner: Owner) -> None:
     """One run through; each step starts where the last one ended."""
     code, said, changed = owner.run("--check")

@@ -177,7 +177,7 @@ def test_memory_that_is_not_there_stops_the_start_with_its_figure(site: StandIn)
     assert not site.cluster.pods()
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_ranks_are_not_put_where_multus_is_not_at_work_yet(site: StandIn) -> None:
     creating = waiting("ContainerCreating", "")
     site.say({"dgxspark-multus-spark3": creating})

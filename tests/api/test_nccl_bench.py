@@ -66,7 +66,7 @@ def test_a_pod_on_each_spark_measures_and_none_is_left(site: Bench) -> None:
     assert left <= {"Node", "Namespace"}, left
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_gpu_that_the_served_model_holds_is_named_and_none_is_left(site: Bench) -> None:
     text = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
     pending = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": text}]}

@@ -236,7 +236,7 @@ def test_a_kubeconfig_that_is_not_there_is_named_and_in_check_mode_is_to_come(ow
     assert "There is no kubeconfig ~/.kube/dgxspark.yml on the controller." in said
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_teardown_goes_on_where_our_own_cluster_no_longer_answers(owner: Owner) -> None:
     owner.server.shutdown()
     owner.server.server_close()

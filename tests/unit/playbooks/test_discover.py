@@ -133,7 +133,7 @@ def test_a_folder_with_other_content_is_left_as_it_is_unless_told(site: Site) ->
     assert (told.returncode, changed(told), group.read_text()) == (0, 1, ours), told.stdout
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_a_host_that_is_down_is_named_and_the_others_are_described(site: Site) -> None:
     there = {"ansible_connection": "local", "ansible_become": False}
     hosts: dict[str, t.Any] = {

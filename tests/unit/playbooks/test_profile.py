@@ -79,7 +79,7 @@ def test_a_folder_s_profile_is_written(owner: pathlib.Path) -> None:
     assert not profile_text.edited(written.read_text(encoding="utf-8"))
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_it_is_written_once_and_an_owner_s_changes_are_kept(owner: pathlib.Path) -> None:
     asked = {**ASKED, "dgxspark_profile_to": "kept.yml"}
     written = owner / "kept.yml"

@@ -209,7 +209,7 @@ def test_check_mode_says_what_would_be_read_and_reads_nothing(tmp_path: pathlib.
     assert not list(tmp_path.rglob("*.tar.gz"))
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_one_spark_by_its_limit_with_a_fabric_that_is_refused(tmp_path: pathlib.Path) -> None:
     owner = Owner(tmp_path)
     inventory = planted(owner)
