@@ -71,9 +71,8 @@ def read_node(
     Raises CollectionError if `ip` fails, a file may not be read, or a VF's namespace cannot be entered.
     """
 
-    changing = at_work(
-        system_root
-    )  # first: whoever begins after this sees that our run is newer, if it has claimed the node
+    # First: whoever begins after this sees that our run is newer, if it has claimed the node.
+    changing = at_work(system_root)
 
     def look() -> tuple[list[Function], _Reading]:
         reading = _Reading(sysfs, run, proc_root, read_links(run), details)

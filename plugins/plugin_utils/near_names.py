@@ -11,19 +11,33 @@ import typing as t
 MOST = 3
 
 
-def nearest(name: str, known: t.Iterable[str], most: int = MOST, likeness: float = 0.6) -> list[str]:
-    """Return the known names that are most like `name`, the nearest first; none if it is like none of them.
+def alike(name: t.Any, known: t.Iterable[str], most: int = MOST, likeness: float = 0.6) -> list[str]:
+    """Return the known names that are spelled most like `name`, the nearest first, whatever their case.
 
     likeness: how alike two names have to be, from 0 to 1 (the same).
     """
-    by_fold: dict[str, str] = {}
-    for each in known:
-        by_fold.setdefault(each.casefold(), each)
-    wanted = str(name).casefold()[:200]
-    close = difflib.get_close_matches(wanted, by_fold, most, likeness)
+    by_fold = _by_fold(known)
+    return [by_fold[each] for each in difflib.get_close_matches(_folded(name), by_fold, most, likeness)]
+
+
+def nearest(name: t.Any, known: t.Iterable[str], most: int = MOST, likeness: float = 0.6) -> list[str]:
+    """Return the names of `alike`, then those that begin with `name`; none if there are neither."""
+    by_fold, wanted = _by_fold(known), _folded(name)
+    close = alike(name, by_fold.values(), most, likeness)
     # A beginning is what people type of a long name: qwen3.5 of qwen3.5-122b-a10b-nvfp4.
-    begun = [each for each in by_fold if len(wanted) > 2 and each.startswith(wanted) and each not in close]
-    return [by_fold[each] for each in [*close, *sorted(begun)][:most]]
+    begun = [by_fold[each] for each in sorted(by_fold) if len(wanted) > 2 and each.startswith(wanted)]
+    return [*close, *(each for each in begun if each not in close)][:most]
+
+
+def _folded(name: t.Any) -> str:
+    return str(name).casefold()[:200]
+
+
+def _by_fold(known: t.Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in known:
+        found.setdefault(each.casefold(), each)
+    return found
 
 
 def meant(name: str, known: t.Iterable[str], most: int = MOST) -> str:

@@ -305,7 +305,7 @@ def plain(said: str) -> str:
 
 
 class Journal(t.NamedTuple):
-    """What is recorded of a change: its files before and as planned, by path, until when it may be confirmed, and for whom."""
+    """What is recorded of a change: its files before and as planned, by path, until when it may be confirmed, and whose run it is."""
 
     id: str
     deadline: float

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, near_names
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses import (
     Network,
     ipv6_network,
@@ -111,8 +110,7 @@ SPARE = "spare"
 def near(word: t.Any, known: t.Iterable[str]) -> str:
     """Return "Did you mean …?" if a known word is close, else the known words."""
     words = list(known)
-    by_lower = {known.lower(): known for known in reversed(words)}
-    close = [by_lower[match] for match in difflib.get_close_matches(str(word).lower(), by_lower, n=1)]
+    close = near_names.alike(word, words, most=1)
     more = f" and {len(words) - 16} more" if len(words) > 16 else ""
     return f"Did you mean {close[0]}?" if close else f"Known: {', '.join(words[:16])}{more}."
 

@@ -60,7 +60,7 @@ def in_turn(
     limit: float = MOST_WAIT,
     clock: t.Callable[[], float] = time.monotonic,
 ) -> Plain:
-    """Call a module until it no longer waits for another run; say for whom it waits. Returns its answer.
+    """Call a module until it no longer waits for another run, and name that run. Returns its answer.
 
     call: gets what the module said it waits for (`waiting`) the last time.
     """
