@@ -23,14 +23,19 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import explained as explained_nccl  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe  # noqa: E402
 
 
 def explained(path: pathlib.Path, table: signatures.Table) -> list[str]:
     """Return what is said of a log: causes, then harmless lines, each with its remedy."""
-    found = signatures.findings(signatures.read_path(str(path), table), table)
+    nccl = Reader(transport.signatures())
+    readings = signatures.read_path(str(path), table, nccl)
+    found = signatures.findings(readings, table, explained_nccl.traffic(nccl.finish()))
     return [f"{each['cause']} {each['remedy']}" for each in found]
 
 

@@ -12,6 +12,8 @@ description:
   - Looks for the lines that the knowledge base's kind C(signatures) knows, in logs of NCCL, SGLang, vLLM, K3s, the kernel and
     firmware, and says what each means, what to do about it, and the source of that knowledge.
   - Likely causes come first, with their consequences listed under them.
+  - NCCL's lines are read together. If the ranks' traffic goes over TCP sockets, that is said first, with its cause; as an error
+    if RDMA was switched off, or was planned (C(dgxspark_fabric) is set, or a variable of NCCL asks for it).
   - If nothing is known, it says so. Alarming but harmless lines are named as such.
   - Logs may be of any size. Secrets in the lines that are shown are masked.
 options:
@@ -52,7 +54,7 @@ _raw:
   contains:
     report:
       description: >-
-        The C(headline), the C(logs) that were read, and the C(findings), causes first. Its format is defined by a JSON Schema.
+        The C(headline), the C(logs) that were read, C(traffic) (what NCCL's lines prove, V(null) without them), and the C(findings), causes first. Its format is defined by a JSON Schema.
       type: dict
     table:
       description: The report as lines for a terminal.
@@ -66,8 +68,10 @@ import typing as t
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import explained, transport
 
 
 class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
@@ -85,9 +89,11 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
             dirs = [str(default)] if (variables or {}).get("inventory_dir") and default.is_dir() else []
         try:
             table = signatures.load_table(dirs)
-            readings = [reading for term in terms for reading in signatures.read_path(term, table)]
+            nccl = Reader(transport.signatures(dirs))
+            readings = [reading for term in terms for reading in signatures.read_path(term, table, nccl)]
             if text is not None:
-                readings.append(signatures.read_text(text, table))
+                readings.append(signatures.read_text(text, table, nccl=nccl))
+            traffic = explained.traffic(nccl.finish(), "dgxspark_fabric" in (variables or {}), dirs)
         except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.explain: {exc}") from exc
-        return [signatures.explain(readings, table)]
+        return [signatures.explain(readings, table, traffic)]

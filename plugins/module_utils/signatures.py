@@ -20,6 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 PIECE = 2048  # characters of a physical line to search at a time: some logs are one line of progress bars
 OVERLAP = 512  # characters of the previous piece, so that no match is cut in two
 EXCERPT = 300
+BEFORE, TAIL = 60, 120  # of an excerpt: characters before the match, and of the line's end, where the cause stands
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -126,13 +127,21 @@ def _set_length(pattern: str, start: int) -> int:
 
 
 def excerpt(text: str, start: int = 0) -> str:
-    """Return a part of a line for display: around `start`, without control characters, secrets masked."""
+    """Return a part of a line for display: around `start`, without control characters, secrets masked.
+
+    A long line is shown with its end: programs that wrap errors put the cause there.
+    """
     # Mask first: a cut must not leave half a secret that no longer looks like one.
     hidden = mask(text)
-    begin = max(0, start - 60 - max(0, len(text) - len(hidden))) if len(hidden) > EXCERPT else 0
-    shown = " ".join(_CONTROLS.sub(" ", _ESCAPES.sub("", hidden[begin:])).split(" ")).strip()
-    cut = shown[:EXCERPT].rstrip() + " ..." if len(shown) > EXCERPT else shown
-    return f"... {cut}" if begin else cut
+    begin = max(0, start - BEFORE - max(0, len(text) - len(hidden))) if len(hidden) > EXCERPT else 0
+    shown = _plain(hidden[begin:])
+    if len(shown) > EXCERPT:
+        shown = f"{shown[: EXCERPT - TAIL].rstrip()} ... {shown[-TAIL:].lstrip()}"
+    return f"... {shown}" if begin else shown
+
+
+def _plain(text: str) -> str:
+    return " ".join(_CONTROLS.sub(" ", _ESCAPES.sub("", text)).split(" ")).strip()
 
 
 def pieces(file: t.BinaryIO) -> t.Iterator[tuple[int, str]]:
@@ -160,21 +169,45 @@ def numbered(text: str) -> t.Iterator[tuple[int, str]]:
         start = end + 1
 
 
-def scan(name: str, lines: t.Iterable[tuple[int, str]], patterns: t.Sequence[Pattern]) -> Reading:
-    """Look for all patterns in numbered lines. A line counts once for a pattern, in however many pieces it comes."""
-    hits: dict[str, Hit] = {}
-    number = 0
-    for number, line in lines:
-        for pattern in patterns:
+class Scan:
+    """Looks for all patterns in a log's lines, one at a time. A line counts once for a pattern, in however many pieces it comes."""
+
+    def __init__(self, patterns: t.Sequence[Pattern]) -> None:
+        self._patterns = patterns
+        self._hits: dict[str, Hit] = {}
+        self._number = 0
+
+    def see(self, number: int, line: str) -> None:
+        """Look at a line."""
+        self._number = number
+        for pattern in self._patterns:
             if pattern.literal not in line:
                 continue
             match = pattern.expression.search(line)
             if match is None:
                 continue
-            hit = hits.get(pattern.id)
+            hit = self._hits.get(pattern.id)
             if hit is None:
                 named = {key: excerpt(value)[:80] for key, value in match.groupdict().items() if value}
-                hits[pattern.id] = Hit(pattern.id, number, number, 1, excerpt(line, match.start()), named)
+                self._hits[pattern.id] = Hit(pattern.id, number, number, 1, excerpt(line, match.start()), named)
             elif hit.last != number:
                 hit.last, hit.count = number, hit.count + 1
-    return Reading(name, number, tuple(hits.values()))
+
+    def passing(self, lines: t.Iterable[tuple[int, str]]) -> t.Iterator[str]:
+        """Look at each line on its way to another reader, which gets a long line's pieces without their overlap."""
+        for number, line in lines:
+            again = number == self._number
+            self.see(number, line)
+            yield line[OVERLAP:] if again else line
+
+    def reading(self, name: str) -> Reading:
+        """Return what was found so far."""
+        return Reading(name, self._number, tuple(self._hits.values()))
+
+
+def scan(name: str, lines: t.Iterable[tuple[int, str]], patterns: t.Sequence[Pattern]) -> Reading:
+    """Look for all patterns in numbered lines."""
+    made = Scan(patterns)
+    for number, line in lines:
+        made.see(number, line)
+    return made.reading(name)

@@ -9,6 +9,7 @@ says so and invents no cause.
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 import os
 import pathlib
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as scanner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import Unreadable, read_in, unpacked
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     SEVERITIES,
@@ -24,6 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Severity,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.explained import PATTERNS, SAME, Traffic
 
 SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
@@ -32,6 +35,15 @@ FILES = 1000  # most files in one folder
 LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm")
 
 Plain = dict[str, t.Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a harmless line means beside certain others."""
+
+    signs: frozenset[str]
+    cause: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,7 @@ class Signature:
     remedy: str
     source: tuple[str, ...]
     follows_from: frozenset[str] = frozenset()
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +92,8 @@ def load_table(overlays: t.Sequence[str] = ()) -> Table:
             cause=entry["cause"],
             remedy=entry["remedy"],
             source=tuple(entry["source"]),
-            follows_from=_named(entry, entries, faults),
+            follows_from=_named(entry, "follows_from", entry.get("follows_from", ()), entries, faults),
+            beside=_beside(entry, entries, faults),
         )
         for name, entry in entries.items()
     }
@@ -92,16 +106,25 @@ def load_table(overlays: t.Sequence[str] = ()) -> Table:
     return table
 
 
-def _named(entry: knowledge.Entry, entries: t.Container[str], faults: t.Sequence[str]) -> frozenset[str]:
+def _beside(entry: knowledge.Entry, entries: t.Container[str], faults: t.Sequence[str]) -> Beside | None:
+    said = entry.get("beside")
+    if said is None:
+        return None
+    return Beside(_named(entry, "beside", said["signs"], entries, faults), said["cause"], said["remedy"])
+
+
+def _named(
+    entry: knowledge.Entry, key: str, patterns: t.Sequence[str], entries: t.Container[str], faults: t.Sequence[str]
+) -> frozenset[str]:
     found: set[str] = set()
-    for pattern in entry.get("follows_from", ()):
+    for pattern in patterns:
         if "*" in pattern:
             found |= {name for name in fnmatch.filter(faults, pattern) if name != entry["id"]}
         elif pattern in entries:
             found.add(pattern)
         else:
             raise knowledge.KnowledgeError(
-                f"{entry['origin']}: {entry['id']}: follows_from: there is no signature {pattern!r}."
+                f"{entry['origin']}: {entry['id']}: {key}: there is no signature {pattern!r}."
             )
     return frozenset(found)
 
@@ -109,9 +132,10 @@ def _named(entry: knowledge.Entry, entries: t.Container[str], faults: t.Sequence
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def read_path(path: str, table: Table) -> list[Reading]:
+def read_path(path: str, table: Table, nccl: Reader | None = None) -> list[Reading]:
     """Read a log, or all logs of a folder. In a folder, a file that is not text is reported (`Reading.error`) and skipped.
 
+    nccl: NCCL's reader, which then gets every line, too.
     CollectionError if the path does not exist, or if a single file is empty or not text.
     """
     if path.strip() == "-":
@@ -125,8 +149,8 @@ def read_path(path: str, table: Table) -> list[Reading]:
             files = _files(place)
             if not files:
                 raise CollectionError(f"log: {path}: the folder has no files.")
-            return [_read_file(file, str(file.relative_to(place)), table) for file in files]
-        reading = _read_file(place, place.name, table)
+            return [_read_file(file, str(file.relative_to(place)), table, nccl) for file in files]
+        reading = _read_file(place, place.name, table, nccl)
     except OSError as exc:
         hint = " To explain pasted text, give it in log_text: -e @pasted.yml" if "\n" in path or len(path) > 255 else ""
         name = path if len(path) < 200 else f"{path[:200]}..."
@@ -136,16 +160,28 @@ def read_path(path: str, table: Table) -> list[Reading]:
     return [reading]
 
 
-def read_text(text: str, table: Table, name: str = "pasted text") -> Reading:
+def read_text(text: str, table: Table, name: str = "pasted text", nccl: Reader | None = None) -> Reading:
     """Read a text. CollectionError if it is empty."""
     if not text.strip():
         raise CollectionError(f"{name}: it is empty.")
-    return scanner.scan(name, scanner.numbered(text), table.patterns)
+    return _scanned(name, scanner.numbered(text), table, nccl)
 
 
 def read_all(texts: t.Iterable[tuple[str, str]], table: Table) -> list[Reading]:
     """Read texts, each with its name; a text may be empty."""
     return [scanner.scan(name, scanner.numbered(text), table.patterns) for name, text in texts]
+
+
+def _scanned(name: str, lines: t.Iterable[tuple[int, str]], table: Table, nccl: Reader | None) -> Reading:
+    if nccl is None:
+        return scanner.scan(name, lines, table.patterns)
+    seen = scanner.Scan((*table.patterns, *PATTERNS))
+    passing = seen.passing(lines)
+    try:
+        nccl.read(name, passing)
+    except CollectionError:  # too many processes for one run: what was found up to here counts
+        collections.deque(passing, maxlen=0)
+    return seen.reading(name)
 
 
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -158,10 +194,10 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     return found
 
 
-def _read_file(path: pathlib.Path, name: str, table: Table) -> Reading:
+def _read_file(path: pathlib.Path, name: str, table: Table, nccl: Reader | None) -> Reading:
     with path.open("rb") as raw:
         try:  # without seek(): a shell may pass a pipe
-            reading = scanner.scan(name, _text_only(unpacked(raw)), table.patterns)
+            reading = _scanned(name, _text_only(unpacked(raw)), table, nccl)
         except _NoText:
             return Reading(name, error="no log: this is not text (UTF-8, or gzip of it).")
         except Unreadable as exc:
@@ -192,54 +228,88 @@ def readings_of(values: t.Any, where: str) -> list[Reading]:
     return [read_in(Reading, value, f"{where}[{i}]") for i, value in enumerate(values)]
 
 
-def findings(readings: t.Sequence[Reading], table: Table) -> list[Plain]:
+def findings(readings: t.Sequence[Reading], table: Table, traffic: Traffic | None = None) -> list[Plain]:
     """Return the findings: causes first, each with its likely consequences; harmless lines last.
 
     A finding has id, component, severity, benign, cause, remedy, source, `seen` (log, first, last, count, excerpt) and
-    `follows` (ids). A finding with several possible causes is listed under each.
+    `follows` (ids). A finding with several possible causes is listed under each. Traffic that does not take RDMA comes first.
     """
     seen: dict[str, list[tuple[int, str, Hit]]] = {}
     for order, reading in enumerate(readings):
         for hit in reading.hits:
             seen.setdefault(hit.id, []).append((order, reading.name, hit))
+    first = _of_traffic(traffic, seen)
     known = {name: places for name, places in seen.items() if name in table.entries}
     faults = {name for name in known if not table.entries[name].benign}
-    reasons = {name: table.reasons(name) & faults for name in faults}
-    roots = {name for name in faults if not reasons[name]}
+    beside = {name: said for name in known if (said := table.entries[name].beside) and said.signs & faults}
+    if traffic is not None and not traffic.devices_matter:
+        # That a device was not found means nothing then.
+        faults -= {name for name in SAME if name in faults and table.entries[name].severity == "info"}
+    told = set(first["follows"]) if first else set()
+    reasons = {name: table.reasons(name) & (faults - told) for name in faults}
+    for name, said in beside.items():
+        fired = said.signs & faults
+        reasons[name] = fired.union(*(reasons[sign] for sign in fired))
+    faults |= beside.keys()
+    roots = {name for name in faults if not reasons[name] and name not in told}
     follows = {name: sorted(f for f in faults if name in reasons[f]) for name in faults}
 
     def rank(name: str) -> tuple[t.Any, ...]:
         entry = table.entries[name]
         layer = LAYERS.index(entry.component) if entry.component in LAYERS else len(LAYERS)
-        first = known[name][0]
+        place = known[name][0]
         return (
-            entry.benign,
+            name not in faults,
             name not in roots,
             SEVERITIES.index(entry.severity),
             -len(follows.get(name, ())),
             layer,
-            first[0],
-            first[2].first,
+            place[0],
+            place[2].first,
             name,
         )
 
-    return [
+    made = [
         {
             "id": name,
             "component": table.entries[name].component,
-            "severity": table.entries[name].severity,
-            "benign": table.entries[name].benign,
+            "severity": "warning" if name in beside else table.entries[name].severity,
+            "benign": name not in faults,
             "root": name in roots,
-            "cause": _filled(table.entries[name].cause, known[name]),
-            "remedy": _filled(table.entries[name].remedy, known[name]),
+            "cause": _filled((beside.get(name) or table.entries[name]).cause, known[name]),
+            "remedy": _filled((beside.get(name) or table.entries[name]).remedy, known[name]),
             "source": list(table.entries[name].source),
-            "seen": [
-                {"log": log, "first": hit.first, "last": hit.last, "count": hit.count, "excerpt": hit.excerpt}
-                for _order, log, hit in known[name]
-            ],
+            "seen": _places(known[name]),
             "follows": follows.get(name, []),
         }
         for name in sorted(known, key=rank)
+    ]
+    return [first, *made] if first else made
+
+
+def _of_traffic(traffic: Traffic | None, seen: t.Mapping[str, t.Sequence[tuple[int, str, Hit]]]) -> Plain | None:
+    """Return the finding on what carries the ranks' traffic; what single lines say of it follows from it."""
+    shown = next((name for name in SAME if name in seen), None)
+    if traffic is None or not traffic.cause or shown is None:
+        return None
+    return {
+        "id": "nccl.traffic",
+        "component": "nccl",
+        "severity": traffic.severity,
+        "benign": False,
+        "root": True,
+        "cause": traffic.cause,
+        "remedy": traffic.remedy,
+        "source": list(traffic.source),
+        "seen": _places(seen[shown]),
+        "follows": sorted(name for name in SAME if name in seen and "~" not in name),
+    }
+
+
+def _places(places: t.Sequence[tuple[int, str, Hit]]) -> list[Plain]:
+    return [
+        {"log": log, "first": hit.first, "last": hit.last, "count": hit.count, "excerpt": hit.excerpt}
+        for _order, log, hit in places
     ]
 
 
@@ -253,12 +323,13 @@ def _filled(text: str, places: t.Sequence[tuple[int, str, Hit]]) -> str:
     return text.format_map(_Unknown(places[0][2].values))
 
 
-def explain(readings: t.Sequence[Reading], table: Table) -> Plain:
+def explain(readings: t.Sequence[Reading], table: Table, traffic: Traffic | None = None) -> Plain:
     """Return the report on logs (schema: docs/schema/explain-report.json) and, under `table`, its lines."""
-    found = findings(readings, table)
+    found = findings(readings, table, traffic)
     report: Plain = {
         "schema": SCHEMA,
         "headline": _headline(readings, found, table),
+        "traffic": {"verdict": traffic.verdict, "summary": traffic.summary} if traffic else None,
         "logs": [{"name": r.name, "lines": r.lines, "error": r.error} for r in readings],
         "findings": found,
     }
@@ -291,6 +362,8 @@ def _headline(readings: t.Sequence[Reading], found: t.Sequence[Plain], table: Ta
 def show(report: Plain) -> list[str]:
     """Return the report's lines for a terminal."""
     lines = [report["headline"]]
+    if report["traffic"]:
+        lines += ["", f"TRAFFIC ({report['traffic']['verdict']}): {report['traffic']['summary']}"]
     by_id = {finding["id"]: finding for finding in report["findings"]}
     causes = [f for f in report["findings"] if f["root"] and not f["benign"]]
     for number, finding in enumerate(causes, 1):

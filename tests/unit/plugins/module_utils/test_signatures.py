@@ -168,3 +168,18 @@ def test_a_token_cut_by_pieces_is_masked(before: int) -> None:
 
 def test_colours_are_taken_out() -> None:
     assert s.excerpt("\x1b[1;36m(Engine pid=1)\x1b[0;0m ERROR\x07") == "(Engine pid=1) ERROR"
+
+
+@given(st.integers(0, 3000), st.integers(0, 3000))
+def test_an_excerpt_ends_with_the_lines_end(before: int, between: int) -> None:
+    shown = s.excerpt(f"{'x ' * before}Failed to create pod sandbox: {'y ' * between}failed to find plugin", 2 * before)
+    assert "Failed to create" in shown and shown.endswith("failed to find plugin")
+    assert len(shown) <= s.EXCERPT + 10
+
+
+@given(st.lists(st.text("alphbet ~", max_size=20), max_size=30))
+def test_what_passes_on_to_another_reader_is_the_log(texts: list[str]) -> None:
+    log = "\n".join([*texts, "alpha " + "beta " * 1000])
+    seen = s.Scan(PATTERNS)
+    assert "".join(seen.passing(s.numbered(log))) == log.replace("\n", "")
+    assert seen.reading("log") == s.scan("log", s.numbered(log), PATTERNS)

@@ -14,10 +14,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import explained, transport
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 REPORT = jsonschema.Draft202012Validator(
@@ -299,3 +301,82 @@ def test_a_bad_entry_is_refused_by_name(tmp_path: pathlib.Path, changes: dict[st
 def test_a_vf_that_is_not_on_the_node_is_known_however_it_was_looked_for(words: str) -> None:
     said = f"FailedCreatePodSandBox: plugin host-device (net1): failed to find host device: {words}"
     assert [finding["id"] for finding in explain(events=said)["findings"]] == ["k3s.vf-not-found"]
+
+
+BESIDE = [(name, sign) for name, entry in TABLE.entries.items() if entry.beside for sign in sorted(entry.beside.signs)]
+
+
+@pytest.mark.parametrize(("name", "sign"), BESIDE)
+def test_what_is_harmless_elsewhere_is_not_called_so_beside_a_watchdog_that_fired(name: str, sign: str) -> None:
+    alone, both = explain(log=lines(name)), explain(log=lines(name), other=lines(sign))
+    (said,) = alone["findings"]
+    assert said["benign"] and said["severity"] == "info"
+    (beside,) = (finding for finding in both["findings"] if finding["id"] == name)
+    assert not beside["benign"] and beside["severity"] == "warning" and beside["cause"] != said["cause"]
+    assert "HARMLESS" not in "\n".join(both["table"])
+    assert name in next(f for f in both["findings"] if f["id"] == sign)["follows"]
+
+
+def test_a_watchdog_has_lines_that_are_not_harmless_beside_it() -> None:
+    assert {"vllm.broadcast-wait", "sglang.custom-allreduce-off", "nccl.abort-complete"} <= {n for n, _ in BESIDE}
+
+
+def test_a_harmless_line_beside_a_watchdog_is_put_to_the_watchdogs_own_cause() -> None:
+    report = explain(log=lines("vllm.broadcast-wait", "torch.nccl-watchdog"), journal=lines("kernel.oom-kill"))
+    assert [f["id"] for f in report["findings"] if f["root"]] == ["kernel.oom-kill"]
+    assert "vllm.broadcast-wait" in report["findings"][0]["follows"]
+
+
+# --- NCCL's lines, read together ------------------------------------------------------------------------------------
+
+CAPTURED = pathlib.Path(__file__).parents[2] / "fixtures" / "nccl" / "real"
+TRUTH = json.loads((CAPTURED / "truth.json").read_text(encoding="utf-8"))["cases"]
+
+
+def captured(name: str, planned: bool = False) -> dict[str, t.Any]:
+    nccl = Reader(transport.signatures())
+    readings = signatures.read_path(str(CAPTURED / name), TABLE, nccl)
+    made = signatures.explain(readings, TABLE, explained.traffic(nccl.finish(), planned))
+    REPORT.validate(made["report"])
+    return t.cast(dict[str, t.Any], made["report"] | {"table": made["table"]})
+
+
+@pytest.mark.parametrize("name", [name for name, case in TRUTH.items() if case["verdict"] == "socket"])
+def test_traffic_over_sockets_is_said_first_with_its_cause(name: str) -> None:
+    first, *others = captured(name)["findings"]
+    assert first["id"] == "nccl.traffic" and first["root"] and "sockets" in first["cause"]
+    assert captured(name, planned=True)["findings"][0]["severity"] == "error"
+    assert first["remedy"] and first["seen"][0]["first"] > 0
+    assert not any(f["root"] for f in others if f["id"] in first["follows"])
+    asked = {"NCCL_IB_DISABLE", "NCCL_NET", "NCCL_IB_HCA"} & TRUTH[name]["env"].keys()
+    assert first["severity"] == ("error" if asked else "warning")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("ib-disabled", "NCCL_IB_DISABLE switches RDMA off"), ("net-socket", "NCCL_NET=Socket asks for TCP")],
+)
+def test_what_switched_rdma_off_is_the_cause(name: str, cause: str) -> None:
+    report = captured(name)
+    assert cause in report["findings"][0]["cause"] and report["findings"][0]["severity"] == "error"
+    assert "CAUSE 1 (error)" in "\n".join(report["table"]) and "CAUSE 2" not in "\n".join(report["table"])
+
+
+@pytest.mark.parametrize("name", [name for name, case in TRUTH.items() if case["verdict"] == "p2p"])
+def test_within_a_node_a_missing_device_is_harmless(name: str) -> None:
+    report = captured(name)
+    assert report["traffic"]["verdict"] == "p2p"
+    assert all(f["benign"] for f in report["findings"] if f["id"].startswith("nccl.ib-"))
+
+
+def test_a_job_killed_while_it_used_sockets_says_both() -> None:
+    first, *others = captured("killed-2x2")["findings"]
+    assert first["id"] == "nccl.traffic" and "sockets" in first["cause"]
+    assert any(f["root"] and f["severity"] == "error" for f in others)
+
+
+def test_logs_without_nccl_have_no_traffic() -> None:
+    nccl = Reader(transport.signatures())
+    readings = [signatures.read_text("[2026-05-26 13:30:05 TP0] Load weight begin.", TABLE, "log", nccl)]
+    assert explained.traffic(nccl.finish()) is None
+    assert signatures.explain(readings, TABLE, None)["report"]["traffic"] is None
