@@ -53,9 +53,10 @@ _NOT_KNOWN = (
     "that does not know them needs other questions: the workload `known` in your knowledge folder."
 )
 _NOT_TOLD = (
-    "If these requests failed, fix that first. Otherwise raise max_tokens of the workload `known` in your knowledge folder (mode quick "
-    "has its own: run mode full)."
+    "If these requests failed, fix that first. Otherwise see what the model answers to a question that asks for one word: a sound one that "
+    "thinks for longer needs more max_tokens of the workload `known` in your knowledge folder (mode quick has its own: run mode full)."
 )
+_ONLY_BEGUN = "Run mode full, which lets the model come to its answers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ class Parting:
 class Right:
     """Garbage if more than the share `most` of the answers to the greedy prompt, alone or together, are wrong.
 
-    An answer that was cut, and thoughts without an answer, are sound if they contain the share `about` of the prompt's words of at
-    least `word_chars` characters, as thoughts about it do.
+    An answer that was cut, and thoughts without an answer, have begun soundly if they contain the share `about` of the prompt's words
+    of at least `word_chars` characters, as thoughts about it do.
     """
 
     most: float
@@ -106,12 +107,14 @@ class Wrong:
 class Told:
     """At least `min_answers` known questions are asked. Garbage if more than the share `most` of the answers is wrong.
 
-    Not judged if that can be told of less than the share `judged` of them.
+    Not judged if that can be told of less than the share `judged` of them. Of an answer that goes on for more than `most_chars`
+    characters, whatever it contains, it cannot be told: the questions ask for one word.
     """
 
     min_answers: int
     most: float
     judged: float
+    most_chars: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +153,23 @@ def load_limits_of(entries: t.Mapping[str, t.Mapping[str, t.Any]]) -> LoadLimits
 
 
 def right(
-    alone: t.Sequence[Record], together: t.Sequence[Record], prompt: t.Mapping[str, t.Any], limits: Right
+    alone: t.Sequence[Record],
+    together: t.Sequence[Record],
+    prompt: t.Mapping[str, t.Any],
+    limits: Right,
+    begun: bool = False,
 ) -> list[Sign] | None:
     """Check the greedy prompt's answers; None if there is nothing that can be checked, alone or together.
 
     prompt: with `expect`, a pattern that every right answer contains, however worded, and perhaps `early`, one that a right answer
-    contains even if it was cut.
+    contains even if it was cut. begun: a sound beginning is enough.
     """
     if not prompt.get("expect"):
         return None
     signs, checked = list[Sign](), True
     for records, where in ((alone, "sent alone"), (together, "sent together")):
         answers = [record for record in records if record.status == "ok"]
-        found = [_is_right(record, prompt, limits) for record in answers]
+        found = [_is_right(record, prompt, limits, begun) for record in answers]
         known = [is_right for is_right in found if is_right is not None]
         checked = checked and bool(known)
         if known.count(False) > limits.most * len(known):
@@ -175,18 +182,17 @@ def right(
     return signs if signs or checked else None
 
 
-def _is_right(record: Record, prompt: t.Mapping[str, t.Any], limits: Right) -> bool | None:
-    """Whether an answer is right; None if it was cut before that can be told."""
+def _is_right(record: Record, prompt: t.Mapping[str, t.Any], limits: Right, begun: bool) -> bool | None:
+    """Whether an answer is right; None if it was cut before that can be told. Garbage, too, may have a sound beginning."""
     text = f"{record.reasoning}\n{record.content}"
     if holds(prompt["expect"], text):
         return True
     if record.content.strip() and record.finish_reason != "length":
         return False
-    if holds(prompt.get("early"), text):
-        return True
     asked = {word for word in _words(prompt["ask"]) if len(word) >= limits.word_chars}
-    if len(asked & set(_words(text))) >= limits.about * max(1, len(asked)):
-        return True
+    is_about = len(asked & set(_words(text))) >= limits.about * max(1, len(asked))
+    if is_about or holds(prompt.get("early"), text):
+        return True if begun else None
     return False if record.content.strip() and prompt.get("early") else None
 
 
@@ -299,9 +305,9 @@ def wrong(known: t.Sequence[tuple[Record, str | None]], limits: Wrong) -> list[S
     return [Sign("bench.wrong", "error", message, _REMEDY)]
 
 
-def known(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told) -> list[Sign]:
-    """Check the answers to the known questions that were asked among the load's."""
-    found = _told(told, records)
+def known(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told, begun: bool = False) -> list[Sign]:
+    """Check the answers to the known questions that were asked among the load's. begun: a sound beginning is enough."""
+    found = _told(told, records, limits, begun)
     missed = [text for is_right, text in found if is_right is False]
     count = sum(is_right is not None for is_right, _text in found)
     if not missed:
@@ -313,9 +319,9 @@ def known(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told)
     return [Sign("bench.known", "error" if len(missed) > limits.most * count else "warning", message, _NOT_KNOWN)]
 
 
-def untold(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told) -> list[Sign]:
+def untold(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told, begun: bool = False) -> list[Sign]:
     """Return a warning if it cannot be told whether the known questions were answered right: then nor can the load's be."""
-    count = sum(is_right is not None for is_right, _text in _told(told, records))
+    count = sum(is_right is not None for is_right, _text in _told(told, records, limits, begun))
     if count >= max(1.0, limits.judged * len(told)):
         return []
     message = (
@@ -324,22 +330,35 @@ def untold(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told
     return [Sign("bench.not-judged", "warning", message, _NOT_TOLD)]
 
 
-def _told(told: t.Sequence[Question], records: t.Sequence[Record]) -> list[tuple[bool | None, str]]:
+def only_begun(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told) -> list[Sign]:
+    """Return a warning if sound beginnings were all that could be checked of most known questions' answers."""
+    if not untold(told, records, limits) or untold(told, records, limits, begun=True):
+        return []
+    message = "Only the beginnings of answers to known questions were checked: they were cut, or went on and on. Garbage may follow."
+    return [Sign("bench.only-begun", "warning", message, _ONLY_BEGUN)]
+
+
+def _told(
+    told: t.Sequence[Question], records: t.Sequence[Record], limits: Told, begun: bool
+) -> list[tuple[bool | None, str]]:
     """Return whether each answer is right, None if it was cut before that can be told, and its text."""
     asked = {question.index: question for question in told}
     return [
-        (_knows(record, asked[record.index]), record.content or record.reasoning)
+        (_knows(record, asked[record.index], limits, begun), record.content or record.reasoning)
         for record in records
         if record.status == "ok" and record.index in asked
     ]
 
 
-def _knows(record: Record, question: Question) -> bool | None:
+def _knows(record: Record, question: Question, limits: Told, begun: bool) -> bool | None:
+    # Without thoughts that the server left in it.
+    answer = record.content.rpartition("</think>")[2].strip()
     if record.content.strip() and record.finish_reason != "length":
-        return holds(question.expect, record.content)
+        is_right = holds(question.expect, answer)
+        return None if is_right and len(answer) > limits.most_chars and not begun else is_right
     text = f"{record.reasoning}\n{record.content}"
     if holds(question.expect, text) or holds(question.early, text):
-        return True
+        return True if begun else None
     return False if record.content.strip() else None
 
 

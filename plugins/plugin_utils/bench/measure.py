@@ -40,6 +40,7 @@ class Bench:
     known: the workload whose prompts have one right answer each. They are asked after each level's load, among as many of its
     requests, in a turn of their own: so no figure has them, whereas what the load does to answers is seen.
     within_s: after the first, no level begins that would probably not end within this many seconds.
+    begun: of answers with one right value, a sound beginning is enough, as nothing has the time to end.
     """
 
     request: ChatRequest
@@ -50,6 +51,7 @@ class Bench:
     rounds: int
     seconds: float
     within_s: float = math.inf
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,10 @@ def judged(
     level = level_of(load.n, load.records, over.burst)
     prompt = bench.greedy.prompts[0]
     parted = across.parted(alone.records, greedy.records, prompt.get("expect"), over.parting)
-    right = across.right(alone.records, greedy.records, prompt, over.right)
+    right = across.right(alone.records, greedy.records, prompt, over.right, bench.begun)
     # Answers that are right were judged, even if rounding makes two runs alone differ.
     unjudged = [] if right is not None else across.not_judged(load.n, alone.records, greedy.records, over.parting)
-    unjudged += across.untold(told, known.records, over.known)
+    unjudged += across.untold(told, known.records, over.known, bench.begun)
     expected = {question.index: question.expect for question in asked}
     whole = [dataclasses.replace(r, finish_reason=None) if bench.workload.cut else r for r in load.records]
     signs = [
@@ -157,7 +159,8 @@ def judged(
         *across.not_judged(load.n, alone.records, greedy.records, over.parting),
         *across.alike(_unknown(load.records, expected, greedy.records), over.alike),
         *across.wrong([(record, expected.get(record.index)) for record in load.records], over.wrong),
-        *across.known(told, known.records, over.known),
+        *across.known(told, known.records, over.known, bench.begun),
+        *(across.only_begun(told, known.records, over.known) if bench.begun else ()),
         *_bursts(level),
     ]
     beside = (*greedy.records, *alone.records, *known.records)

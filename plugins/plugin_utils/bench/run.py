@@ -99,7 +99,8 @@ def _benches(wanted: Wanted, known: Known) -> list[Bench]:
     if wanted.mode == "quick":
         greedy, told = (dataclasses.replace(each, max_tokens=_QUICK_TOKENS // 2) for each in (greedy, told))
         work = [dataclasses.replace(each, max_tokens=_QUICK_TOKENS, cut=True) for each in work]
-    return [Bench(asked, each, greedy, told, wanted.levels, wanted.rounds, wanted.seconds, within_s) for each in work]
+    how = (wanted.levels, wanted.rounds, wanted.seconds, within_s, wanted.mode == "quick")
+    return [Bench(asked, each, greedy, told, *how) for each in work]
 
 
 def _measured(wanted: Wanted, known: Known, bench: Bench, say: Say) -> list[Result]:

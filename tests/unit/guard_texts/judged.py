@@ -20,9 +20,10 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins.scripted_engine import
 from . import Family
 
 LEVELS = (1, 4, 8)
-# When a model writes its garbage: to all requests; to those together, and alone it is sound; to all but the greedy prompt's; to all
-# that has no known answer.
-MODES = ("always", "together", "load", "unknown")
+# When a model writes its garbage: to all requests; to those together, and alone it is sound; to all but the greedy prompt's; to all, but
+# after the question itself, and up to the limit; to all, but after the right answer; to all that has no known answer.
+MODES = ("always", "together", "load", "begun", "answered", "unknown")
+BEGUN = ("begun", "answered")
 _ROUNDS, _CHARS = 2, 4  # characters of a token
 _ONES = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 _TEENS = ["ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]
@@ -65,7 +66,7 @@ TOLD: list[t.Callable[[str, str], tuple[str, str]]] = [
     lambda _ask, answer: ("", f"The answer is **{answer}**."),
     lambda ask, answer: ("", f"You asked: {ask}\n\nThat would be {answer}, of course.\n"),
     lambda ask, answer: (f"The user asks: {ask} I know that: {answer}. No more words.", answer),
-    lambda ask, _answer: (f"The user asks: {ask} {THOUGHTS}", ""),
+    lambda ask, answer: (f"The user asks: {ask} {THOUGHTS}", answer),
 ]
 GUARDS, WORK = knowledge.load("guards"), knowledge.load("workloads")
 LIMITS, OVER = limits_of(GUARDS), load_limits_of(GUARDS)
@@ -116,9 +117,20 @@ def result(family: Family, n: int, mode: str, seed: int) -> Result:
         said: t.Iterable[tuple[str, str]] = (
             itertools.repeat(sound) if is_sound else iter(lambda: ("", family.make(chance, greedy.text)), None)
         )
+        if mode in BEGUN:
+            said = iter(lambda: spoken(derailed(greedy.text, ", ".join(_NUMBERS), GREEDY.max_tokens)), None)
         return turn(n, [record(at, 0, each, GREEDY.max_tokens) for at, each in zip(range(count), said, strict=False)])
 
+    def derailed(text: str, answer: str, max_tokens: int) -> str:
+        """Return garbage up to the limit after the question, or half as much after the right answer."""
+        said, most = (text, max_tokens) if mode == "begun" else (answer, max_tokens // 2)
+        while len(said) < most * _CHARS:
+            said += f"\n{family.make(chance, text)}"
+        return said
+
     def known(place: int, question: Question) -> tuple[str, str]:
+        if mode in BEGUN:
+            return spoken(derailed(question.text, answer_of(question.text) or "", KNOWN.max_tokens))
         if family.garbage and mode in ("always", "load", *(["together"] if n > 1 else [])):
             return "", family.make(chance, question.text)
         if place == 0 and seed % 2:
@@ -126,11 +138,15 @@ def result(family: Family, n: int, mode: str, seed: int) -> Result:
         return TOLD[seed % len(TOLD)](question.text, answer_of(question.text) or "")
 
     def answered(text: str) -> str:
-        answer = family.make(chance, text)
+        answer = derailed(text, text, CHAT.max_tokens) if mode in BEGUN else family.make(chance, text)
         if not family.garbage and answer in seen:  # a sound model does not give one text to two questions
             answer = f"{text}\n{answer}"
         seen.add(answer)
         return answer
+
+    def spoken(text: str) -> tuple[str, str]:
+        """Return a text as thoughts with an odd seed, else as an answer."""
+        return (text, "") if seed % 2 else ("", text)
 
     heard = [record(q.index, q.number, known(at, q), KNOWN.max_tokens) for at, q in enumerate(told)]
     load = [record(q.index, q.number, ("", answered(q.text)), CHAT.max_tokens) for q in asked]

@@ -219,8 +219,8 @@ def test_nothing_is_said_where_it_is_judged_or_there_is_no_batch() -> None:
 PROMPT = {"ask": "Write the numbers from one to thirty in words.", "expect": EXPECT, "early": r"one\W+two\W+three"}
 
 
-def rights(alone: list[Record], together: list[Record], **more: str) -> list[str] | None:
-    signs = right(alone, together, {**PROMPT, **more}, LIMITS.right)
+def rights(alone: list[Record], together: list[Record], begun: bool = False) -> list[str] | None:
+    signs = right(alone, together, PROMPT, LIMITS.right, begun)
     return None if signs is None else [sign.message for sign in signs]
 
 
@@ -234,9 +234,10 @@ def test_greedy_answers_are_checked_against_the_right_one() -> None:
     assert "1 of 1 answers" in together
 
 
-def test_an_answer_that_was_cut_is_right_as_far_as_it_goes() -> None:
+def test_an_answer_that_was_cut_is_right_as_far_as_it_goes_where_that_is_enough() -> None:
     begun = answer("Sure: one, two, three, four", reason="length")
-    assert rights([begun] * 2, [begun]) == []
+    assert rights([begun] * 2, [begun]) is None  # garbage may follow
+    assert rights([begun] * 2, [begun], begun=True) == []
     assert rights([begun] * 2, [answer(noise(1), reason="length")]) != []
     # Without a pattern for the beginning it is unknown, and what is unknown is not judged.
     lost = answer(noise(1), reason="length")
@@ -245,7 +246,8 @@ def test_an_answer_that_was_cut_is_right_as_far_as_it_goes() -> None:
 
 def test_thoughts_about_the_prompt_are_sound_and_others_are_not_judged() -> None:
     about = thought("The user wants me to write the numbers from one to thirty in words. Let me think.")
-    assert rights([about] * 2, [about]) == []
+    assert rights([about] * 2, [about]) is None
+    assert rights([about] * 2, [about], begun=True) == []
     assert rights([thought(noise(1))] * 2, [thought(noise(2))]) is None
 
 

@@ -32,6 +32,21 @@ def test_of_models_that_write_garbage_two_of_a_hundred_pass_at_most(n: int) -> N
     assert len(passed) <= 0.02 * len((*GARBAGE, *BLIND)) * len(modes), passed
 
 
+@pytest.mark.parametrize(
+    ("n", "seed"),
+    [(1, 0), (4, 1), pytest.param(8, 0, marks=pytest.mark.more)],
+    ids=["answers", "thoughts", "answers of eight"],
+)
+def test_nor_do_more_pass_whose_garbage_follows_the_question_or_the_right_answer(n: int, seed: int) -> None:
+    passed = [
+        (each.name, mode)
+        for mode in judged.BEGUN
+        for each in (*GARBAGE, *BLIND)
+        if judged.result(each, n, mode, seed).verdict == "good"
+    ]
+    assert len(passed) <= 0.02 * len((*GARBAGE, *BLIND)) * len(judged.BEGUN), passed
+
+
 @pytest.mark.parametrize("n", judged.LEVELS)
 def test_of_models_that_write_odd_but_sound_texts_one_of_a_hundred_fails_at_most(n: int) -> None:
     found = {each.name: judged.result(each, n, "always", seed) for seed, each in enumerate(BENIGN)}

@@ -306,19 +306,36 @@ def thought(text: str) -> Answer:
     return [head(), *said, chunk(delta("", "length")), chunk(event("[DONE]")), chunk(b"")]
 
 
-def test_thoughts_that_are_cut_are_sound_if_they_are_about_the_question_else_the_level_is_not_judged(
+def test_thoughts_that_are_cut_are_no_answer_and_their_sound_beginning_is_enough_for_a_quick_run_alone(
     server: ManyServer,
 ) -> None:
     server.answering = lambda request: (
         thought(f"The user asks: {asks(request)} So I have to") if answer_of(asks(request)) else sound(request)
     )
-    assert run(server, 4)[4].verdict == "good"
+    result = run(server, 4)[4]
+    assert (result.verdict, "0 of 4 known questions were answered" in result.message) == ("failed", True)
+    quick = run(server, 4, begun=True)[4]
+    assert (quick.verdict, [sign.id for sign in quick.signs]) == ("good", ["bench.only-begun"])
     server.answering = lambda request: (
         thought("".join(words(asks(request), 60))) if answer_of(asks(request)) else sound(request)
     )
     result = run(server, 4)[4]
     assert result.verdict == "failed"
-    assert "0 of 4 known questions were answered" in result.message and "raise max_tokens" in result.message
+    assert "0 of 4 known questions were answered" in result.message and "needs more max_tokens" in result.message
+    assert run(server, 4, begun=True)[4].verdict == "failed"
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(0, "good"), (200, "failed")])
+def test_a_right_answer_after_which_a_model_goes_on_and_on_is_not_judged(
+    server: ManyServer, more: int, verdict: str
+) -> None:
+    """Thoughts that the server leaves in the answer do not count."""
+    server.answering = lambda request: (
+        sse("<think>", *words(asks(request), 200), f"</think>{known}. ", *words(asks(request), more), tokens=9)
+        if (known := answer_of(asks(request)))
+        else sound(request)
+    )
+    assert run(server, 4)[4].verdict == verdict
 
 
 def test_failed_known_questions_decide(server: ManyServer) -> None:
