@@ -330,6 +330,13 @@ def test_paths_that_are_alike_or_few_are_no_outliers() -> None:
     assert Cluster(4).outcome()["warnings"] == []
 
 
+def test_one_trip_during_which_a_node_stood_still_makes_no_outlier() -> None:
+    cluster = Cluster(4)
+    stalled = {"usec": 40000.0, "usec_typical": 1.7, "usec_max": 790000.0}
+    cluster.rdma["pingpong/spark1:p0f0v0>spark2:p0f0v0"] = {"figures": stalled}
+    assert cluster.outcome()["warnings"] == []
+
+
 @pytest.mark.parametrize(("mtu", "gbps", "status"), [(9000, 99.9, "fail"), (9000, 100.0, "pass"), (1500, 93.0, "pass")])
 def test_bandwidth_is_measured_against_that_of_the_mtu(mtu: int, gbps: float, status: str) -> None:
     cluster = Cluster(2)
