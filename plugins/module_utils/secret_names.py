@@ -15,7 +15,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET = frozenset([
     "password", "passwords", "passwd", "passphrase", "passphrases", "passcode", "secret", "secrets", "credential",
     "credentials", "psk", "apikey", "apikeys", "authorization", "cookie", "requirepass", "masterauth", "htpasswd",
-    "privatekey", "secretkey", "accesskey", "authtoken",
+    "privatekey", "secretkey", "accesskey", "authtoken", "authkey", "identitytoken", "passwort",
 ])  # fmt: skip
 _ENDINGS = ("password", "passwd", "passphrase", "apikey", "secretkey", "accesskey")
 # … unless the last word says that the value is where it is, what it is called, or how it is treated.
@@ -29,7 +29,7 @@ _ABOUT = frozenset([
 _KEYS = frozenset([
     "api", "access", "private", "secret", "signing", "sign", "encryption", "encrypt", "auth", "admin", "account",
     "master", "ssh", "deploy", "license", "licence", "shared", "session", "client", "storage", "wandb", "app",
-    "webhook", "service", "hmac", "jwt", "wep",
+    "webhook", "service", "hmac", "jwt", "wep", "preshared",
 ])  # fmt: skip
 _TOKENS = frozenset([
     "hf", "hub", "huggingface", "hugging", "api", "access", "auth", "agent", "server", "bearer", "refresh", "session",
@@ -38,6 +38,13 @@ _TOKENS = frozenset([
     "oauth", "client", "jwt", "webhook", "private", "cluster", "node", "upload", "download", "push", "pull", "mirror",
     "proxy", "login",
 ])  # fmt: skip
+# Whose `pass` is a password: ansible_become_pass, vault_pass. A compiler has passes, too.
+_PASSES = frozenset([
+    "become", "ssh", "vault", "user", "admin", "root", "sudo", "db", "ftp", "smtp", "mail", "login", "key", "http", "proxy", "ldap",
+    "redis", "wifi", "bmc", "ipmi", "mysql", "postgres", "bind", "basic", "connection",
+])  # fmt: skip
+# How the value is written: HF_TOKEN_B64.
+_WRITTEN = frozenset(["b", "base", "encoded", "plain", "plaintext", "raw", "value"])
 # Tokens and passes of a language model, which logs and flags count or name.
 _LANGUAGE = frozenset([
     "per", "first", "next", "last", "new", "cached", "max", "min", "num", "total", "input", "output", "prompt", "bos",
@@ -53,9 +60,9 @@ _OPEN_KEYS = frozenset([
 
 
 def words(name: str) -> list[str]:
-    """Return the words of a name in lower case, without numbers at its end: DB_PASSWORD2, dbPassword, db-password."""
+    """Return the words of a name in lower case, without what counts or codes at its end: DB_PASSWORD2, dbPassword, PASSWORD_B64."""
     found = [word.lower() for word in _WORD.findall(name)]
-    while found and found[-1].isdigit():
+    while found and (found[-1].isdigit() or (len(found) > 1 and found[-1] in _WRITTEN)):
         found.pop()
     return found
 
@@ -84,6 +91,8 @@ def kind(name: str) -> str | None:
         return ALWAYS if before in _TOKENS or name.isupper() else CODED
     if last == "tokens":
         return ALWAYS if before in _TOKENS else None
+    if last == "pass" and before in _PASSES:
+        return ALWAYS
     return CODED if last in ("pass", "auth") and before not in _LANGUAGE else None
 
 

@@ -5,7 +5,7 @@
 
 The names are those of secret_names. A value after a name is found in the ways that programs write it: assignments, JSON and Python
 (escaped, too), lists of arguments, `name` and `value` of Kubernetes, lines of `kubectl describe`, options, XML; below a name by
-secrets_in_tables. Time is linear in the text: every expression is anchored or bounded.
+secrets_in_tables, by what it is in by secrets_in_manifests. Time is linear in the text: every expression is anchored or bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names, secrets_in_tables
+from ansible_collections.dgxspark.cluster.plugins.module_utils import (
+    secret_names,
+    secrets_in_manifests,
+    secrets_in_tables,
+)
 
 STARS = secrets_in_tables.STARS
 _NAME_MOST, _VALUE_MOST, _LINES_MOST = 80, 4096, 60  # characters; lines of one value
@@ -121,6 +125,7 @@ _LONG = re.compile(r"[A-Za-z0-9_.=-]{160,4000}")
 # Without one of these words, no name in a text is secret.
 _CORE = re.compile(r"(?i)pass|secret|token|key|cred|auth|psk|pwd|cookie")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.-]{0,80}")
+_SPACE = re.compile(r"\s{0,200}")
 _QUOTE = re.compile(r"(\\{0,15})([\"'`])")
 _BETWEEN = re.compile(
     # after the name: its closing quote or bracket, then `=`, `:`, `=>`, `:=`, `==`, and the whitespace around it
@@ -144,6 +149,8 @@ _OPEN = re.compile(
     r"(?![A-Za-z0-9_+/=-])|<[^<>\n]{1,120}>|secret (?:\\?\"[^\"\n]{1,80}\" )?not found|\$\{?[A-Za-z_][A-Za-z0-9_]{0,80}\}?(?![A-Za-z0-9])"
     r"|\$\(|\{\{[^\n]{0,200}\}\}|\*\*\*"
 )
+_TRIPLE = re.compile(r"\"{3}|'{3}")
+_SETS = re.compile(r"(?:\bENV|\bsetenv|\bset(?: -[a-zA-Z]{1,4}){1,3})[ \t]{1,8}\Z")  # a Dockerfile's, csh's and fish's
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,80}[=:]")
 _DOUBLED = re.compile(r"''|'\\''")
 _FIELD = re.compile(r"[\w.-]{1,80}\\{0,15}[\"']?[ \t]{0,4}[=:](?!:)|[\"'{\[(\\]|\s|\Z")
@@ -153,7 +160,7 @@ _HAS_DIGIT = re.compile(r"(?=[^\s\"',;]{0,100}[0-9])(?=[^\s\"',;]{0,100}[A-Za-z]
 
 def mask(text: str) -> str:
     """Replace what looks like a secret with asterisks."""
-    text = secrets_in_tables.mask(text)
+    text = secrets_in_tables.mask(secrets_in_manifests.mask(text))
     lower = text.lower()
     for hints, expression, replacement in _FORMS:
         if not hints or any(hint in lower for hint in hints):
@@ -233,6 +240,7 @@ def _values(text: str, start: int, end: int, kind: str, done: int) -> t.Iterator
     if valued:
         yield from _value(text, valued.end(), always, _line_of(text, valued.start(), valued.end()))
     elif sign == ",":
+        place = _SPACE.match(text, place).end() if flag else place  # type: ignore[union-attr]  # it matches the empty text, too
         if quoted and _QUOTE.match(text, place):
             yield from _value(text, place, always or flag, False)
     elif sign in ("(", ">", "|"):
@@ -263,6 +271,9 @@ def _values(text: str, start: int, end: int, kind: str, done: int) -> t.Iterator
     elif not quoted and found["space"] and len(found["space"]) < 5:
         last = name.lower()
         test = _HAS_DIGIT if last.endswith(("password", "passwd", "passphrase", "requirepass")) else _CODED
+        if always and _SETS.search(text[max(0, start - 24) : start]):
+            yield from _value(text, place, True, False)
+            return
         ends = last.endswith(("key", "token", "password", "passwd", "passphrase", "requirepass"))
         if ends and test.match(text, place) and not _ASSIGNED.match(text, place):
             yield from _value(text, place, True, False)
@@ -303,7 +314,12 @@ def _value(text: str, at: int, always: bool, whole: bool, option: bool = False) 
     wrapped = _WRAPPED.match(text, at)
     if wrapped:
         at = wrapped.end()
-    quote = _QUOTE.match(text, at)
+    triple, quote = _TRIPLE.match(text, at), _QUOTE.match(text, at)
+    if triple:
+        past = text.find(triple[0], triple.end(), triple.end() + _VALUE_MOST)
+        if past > triple.end() and always:
+            yield triple.end(), past
+        return
     if quote:
         begin, past = quote.end(), _closing(text, quote)
         inner = text[begin:past]
@@ -369,10 +385,12 @@ def _closing(text: str, quote: re.Match[str]) -> int:
 
 
 def _listed(text: str, at: int, always: bool) -> t.Iterator[tuple[int, int]]:
-    """Yield the values of a list in one line."""
+    """Yield the values of a list: in one line, or quoted in several."""
     place, most = at + 1, min(len(text), at + _VALUE_MOST)
-    while place < most and text[place] not in "])\n":
-        if text[place] in " \t,([{":
+    while place < most and text[place] not in "])":
+        if text[place] == "\n" and not _QUOTE.match(text, _SPACE.match(text, place).end()):  # type: ignore[union-attr]
+            return
+        if text[place] in " \t,([{\n\r":
             place += 1
             continue
         before = place
