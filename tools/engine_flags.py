@@ -1,8 +1,8 @@
 """Write the engines' flag tables (knowledge/engines/) from their real parsers.
 
-Usage: engine_flags.py [--check] [ENGINE [VERSION …]]. Without arguments: every version that the collection ships. Wheels
-come from pip and are cached in .cache/oracle; neither torch nor a GPU is needed. With --check nothing is written and the
-exit status is 1 if a table differs.
+Usage: engine_flags.py [--check] [ENGINE [VERSION …]]. Without arguments: every version that the collection ships. A version that
+it does not ship yet is added. Wheels come from pip and are cached in .cache/oracle; neither torch nor a GPU is needed. With
+--check nothing is written and the exit status is 1 if a table differs.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ def main(arguments: list[str]) -> int:
     wanted = {named[0]: tuple(named[1:]) or tables.VERSIONS[named[0]]} if named else tables.VERSIONS
     differ = 0
     for engine, versions in wanted.items():
+        path, held = tables.path(engine), tables.shipped(engine)
         for version in versions:
-            path = tables.path(ROOT, engine, version)
             try:
-                made = tables.text(tables.entry(engine, version))
+                made = tables.entry(engine, version)
             except NotAvailable as exc:
                 raise SystemExit(f"engine_flags: {exc}") from exc
-            same = path.is_file() and path.read_text(encoding="utf-8") == made
-            differ += not same
-            if not same and not check:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(made, encoding="utf-8")
-            print(f"{path.relative_to(ROOT)}: {'unchanged' if same else 'differs' if check else 'written'}")
+            found = "new" if version not in held else "unchanged" if tables.same(held[version], made) else "differs"
+            held[version] = made
+            print(f"{engine} {version}: {found}", flush=True)
+        text = tables.text(held)
+        same = text == path.read_text(encoding="utf-8")
+        differ += not same
+        if not same and not check:
+            path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {'unchanged' if same else 'differs' if check else 'written'}")
     return 1 if check and differ else 0
 
 

@@ -10,6 +10,8 @@ the id of a shipped entry, one must say `replaces: <id>`.
 
 An owner's entries are checked at each read; the shipped ones are checked by a test (`check`).
 
+The flag tables of `engines` ship as one file for all versions of an engine (`version_tables.py`); an owner's file holds one.
+
 Model profiles do not live in a folder named after their kind: the shipped ones belong to the role, and an owner's are in
 `model_profiles/`.
 """
@@ -35,6 +37,7 @@ else:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.version_tables import VersionTables
 
 COLLECTION = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = COLLECTION / "knowledge"
@@ -230,7 +233,31 @@ def _files(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
 
 
+def _by_version(kind: str) -> t.Iterator[tuple[pathlib.Path, str, VersionTables]]:
+    """Yield the ids of shipped entries that stand in one file for all versions, each with its file."""
+    for path in sorted((SHIPPED / kind).glob("*.json")):
+        try:
+            tables = VersionTables(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            raise KnowledgeError(f"{path}: {exc}") from exc
+        yield from ((path, name, tables) for name in tables.ids)
+
+
+def _table(path: pathlib.Path, tables: VersionTables, name: str) -> Entry:
+    try:
+        return tables.table(tables.ids[name])
+    except ValueError as exc:
+        raise KnowledgeError(f"{path}: {exc}") from exc
+
+
 def _entries(kind: str, root: pathlib.Path, checked: bool) -> t.Iterator[tuple[pathlib.Path, Entry]]:
+    for path, name, tables in _by_version(kind) if root == SHIPPED else ():
+        entry = json.loads(
+            json.dumps(_table(path, tables, name))
+        )  # callers change what they get, and tables share parts
+        if checked:
+            validate(kind, entry, f"{path}: {name}")
+        yield path, entry
     for path in _files(_folder(kind, root)):
         document = read_yaml(path)
         is_list = isinstance(document, dict) and "entries" in document and set(document) <= {"entries", "common"}
@@ -310,33 +337,31 @@ def load(kind: str, overlays: t.Sequence[str] = ()) -> dict[str, Entry]:
 
 
 class Library(t.Mapping[str, Entry]):
-    """What `load` returns, but lazy, for kinds with large entries: a shipped entry is read on first access.
+    """What `load` returns, but lazy, for kinds that ship one file for all versions (`engines`): a table is made on first access.
 
-    Only for kinds whose shipped files hold one entry each and are named after its id: `sglang/0.5.10.yml` is
-    `sglang-0.5.10`. Treat the entries as read-only.
+    Treat the entries as read-only.
     """
 
     def __init__(self, kind: str, overlays: t.Sequence[str] = ()) -> None:
         owners = _owners(kind, overlays)
-        folder = _folder(kind, SHIPPED)
-        self._files = {"-".join((*p.relative_to(folder).parts[:-1], p.stem)): p for p in _files(folder)}
-        self._read = _laid(kind, owners, {name: str(path) for name, path in self._files.items()})
+        self._shipped = {name: (path, tables) for path, name, tables in _by_version(kind)}
+        self._read = _laid(kind, owners, {name: str(path) for name, (path, _tables) in self._shipped.items()})
         self.own = frozenset(self._read)  # ids of the owner's entries
 
     def __getitem__(self, name: str) -> Entry:
         """Return one entry."""
         if name not in self._read:
-            path = self._files[name]
-            self._read[name] = {**read_yaml(path), "origin": str(path)}
+            path, tables = self._shipped[name]
+            self._read[name] = {**_table(path, tables, name), "origin": str(path)}
         return self._read[name]
 
     def __iter__(self) -> t.Iterator[str]:
         """Iterate over the ids."""
-        return iter({**self._files, **self._read})
+        return iter({**self._shipped, **self._read})
 
     def __len__(self) -> int:
         """Return the number of entries."""
-        return len(self._files.keys() | self._read.keys())
+        return len(self._shipped.keys() | self._read.keys())
 
 
 @functools.lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from engine_parsers import installed, tables  # noqa: E402
 from engine_parsers.sources import NotAvailable  # noqa: E402
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.engines import served  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.engines.planned import OWN, PROFILE, total_gib  # noqa: E402
 
@@ -51,7 +52,7 @@ def overlays(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     wanted = knowledge.load("profile", [str(OWN)])[PROFILE]["engine"]
     read = tmp_path_factory.mktemp("knowledge")
     try:
-        table = tables.text(tables.entry(wanted["name"], wanted["version"]))
+        table = engine_table.text(tables.entry(wanted["name"], wanted["version"]), "---")
     except NotAvailable as exc:
         pytest.skip(f"not run: {exc}")
     path = read / "engines" / wanted["name"] / f"{wanted['version']}.yml"

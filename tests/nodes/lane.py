@@ -21,8 +21,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-import yaml
-
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.tests.nodes import image, real
 from ansible_collections.dgxspark.cluster.tests.stand_ins import scripted_engine
@@ -264,8 +262,7 @@ class Lane:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
         text = {name: (STAND_INS / name).read_bytes() for name in names}
         layout = b"".join(pathlib.Path(module.__file__).read_bytes() for module in (image, real))
-        table = yaml.safe_load((ROOT / scripted_engine.TABLE).read_text(encoding="utf-8"))
-        flags = json.dumps(sorted(scripted_engine.flags_of(table))).encode()
+        flags = json.dumps(sorted(scripted_engine.tabled_flags())).encode()
         content = " ".join((ENGINE_PACKAGES, ENGINE_PROGRAMS, ENGINE_FILES, ENGINE_LACKS))
         said = " ".join(map(real.version, ("DGXSPARK_REAL_MULTUS", "DGXSPARK_REAL_SRIOVDP")))
         stamp = self.lab / f"made.{digest(*text.values(), flags, layout, content.encode(), said.encode())}"

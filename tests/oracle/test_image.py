@@ -9,7 +9,7 @@ import pathlib
 
 import pytest
 from engine_parsers import tables
-from engine_parsers.sources import ROOT, NotAvailable, packages, source
+from engine_parsers.sources import NotAvailable, packages, source
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import inspected
@@ -41,7 +41,7 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
     entries = inspected.entries(said, image, DIGEST, str(owner))
     lay(owner, {file.path: file.text for file in entries.files})
     table = load_tables([str(owner)]).parsers[f"{engine}-{version}+image.abababababab"].table
-    shipped = knowledge.read_yaml(tables.path(ROOT, engine, version))
+    shipped = tables.shipped(engine)[version]
     assert {k: v for k, v in table.items() if k not in OWN} == {k: v for k, v in shipped.items() if k not in OWN}
     written = knowledge.load("images", [str(owner)])[f"own-registry.example-{engine}-{version}"].get("patches", {})
     # An image reports on every patch for a package that it has: one for other releases is `drifted`, as if the image lacked

@@ -9,6 +9,7 @@ import yaml
 from engine_parsers import model_classes, vllm_classes, vllm_drafts
 from engine_parsers.sources import ROOT, NotAvailable, source
 from engine_parsers.tables import VERSIONS
+from engine_parsers.tables import ranges as ranges_of
 
 SHIPPED = ROOT / "knowledge" / "model_classes"
 IN_EVERY_RUN = [("sglang", "0.5.13"), ("vllm", "0.17.1")]
@@ -66,7 +67,7 @@ def test_code_that_has_moved_stops_the_tool(wheel: pathlib.Path) -> None:
     ],
 )
 def test_ranges_cover_the_versions_that_hold(held: list[str], ranges: list[str]) -> None:
-    assert model_classes.ranges(held, ["1.0", "1.1", "1.2"]) == ranges
+    assert ranges_of(held, ["1.0", "1.1", "1.2"]) == ranges
 
 
 REGISTRY = """

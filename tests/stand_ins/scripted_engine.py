@@ -29,12 +29,13 @@ import json
 import os
 import pathlib
 import random
+import runpy
 import socket
 import sys
 import threading
 import time
 
-TABLE = "knowledge/engines/sglang/0.5.17.yml"
+RELEASE = "0.5.17"
 BLOCK = 4096  # bytes that ranks exchange in each step
 WORDS = "six seven eight nine"
 ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
@@ -245,17 +246,15 @@ class Server(http.server.ThreadingHTTPServer):
 
 def known_flags() -> set[str]:
     """Return what the imitated release's parser takes, as `--flag`."""
-    here = pathlib.Path(__file__).resolve()
-    listed = here.with_name("flags.json")
-    if listed.is_file():
-        return set(json.loads(listed.read_text(encoding="utf-8")))
-    import yaml  # images have none, but the file above
-
-    return flags_of(yaml.safe_load((here.parents[2] / TABLE).read_text(encoding="utf-8")))
+    listed = pathlib.Path(__file__).resolve().with_name("flags.json")
+    return set(json.loads(listed.read_text(encoding="utf-8"))) if listed.is_file() else tabled_flags()
 
 
-def flags_of(table: dict) -> set[str]:
-    """Return all spellings of the flags of a table of knowledge/engines."""
+def tabled_flags() -> set[str]:
+    """Return all spellings of the release's flags in the checkout's table."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    read = runpy.run_path(str(root / "plugins/plugin_utils/version_tables.py"))["VersionTables"]
+    table = read((root / "knowledge/engines/sglang.json").read_text(encoding="utf-8")).table(RELEASE)
     found = set()
     for name, spec in table["flags"].items():
         off = [spec["off"], *spec.get("off_aliases", ())] if "off" in spec else []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine_parsers import vllm_classes, vllm_drafts
 from engine_parsers.sources import Source, packages, source
-from engine_parsers.tables import VERSIONS
+from engine_parsers.tables import VERSIONS, ranges
 
 MODELS = "sglang/srt/models"
 # Required of a class: a parameter of its `forward`, or an attribute that it exposes.
@@ -134,18 +134,6 @@ def classes(folder: Path) -> dict[str, set[str]]:
     if not any("pipeline" in facts for facts in able.values()):
         raise RuntimeError(f"{folder}: no model class takes {PIPELINE}: the engine's code has moved")
     return able
-
-
-def ranges(held: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return version ranges that cover exactly the held versions, among all known ones in order."""
-    wanted, found, start = set(held), [], ""
-    for version in (*known, ""):
-        if version in wanted:
-            start = start or version
-        elif start:
-            found.append(f">={start}" + (f",<{version}" if version else ""))
-            start = ""
-    return found
 
 
 def text(engine: str, by_version: Mapping[str, Mapping[str, set[str]]], sources: Iterable[Source]) -> str:
