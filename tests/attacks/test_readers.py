@@ -104,6 +104,8 @@ RECIPES = {
     "surrogate": 'model: "\\ud800"',
     "null": "model: \x00",
     "flag": recipe(command="vllm serve org/model --max-model-len " + "9" * 5000),
+    "many flags": recipe(command="vllm serve org/model " + "--a " * 100_000),
+    "many other flags": recipe(command="vllm serve org/model " + " ".join(f"--a{n}=x" for n in range(30_000))),
     "json flag": recipe(
         command="vllm serve org/model --speculative-config '" + '{"a":' * 3000 + "1" + "}" * 3000 + "'"
     ),

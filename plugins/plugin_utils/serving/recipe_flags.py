@@ -11,8 +11,10 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
 
+MOST = 4096  # words of a command: ten times as many as the engines have flags
 # vLLM's short names, which its tables leave out (vLLM 0.17.1 engine/arg_utils.py; -sc was added later).
 _SHORT = {
     "vllm": {
@@ -211,8 +213,11 @@ class _Reader:
 def read_flags(words: t.Sequence[str], parser: flag_table.Parser) -> tuple[list[str], list[Given]]:
     """Parse an argument list by a version's table: the positional words, then each flag with its typed value.
 
-    A flag that the table does not have is kept as written, with the words up to the next flag as its value.
+    A flag that the table does not have is kept as written, with the words up to the next flag as its value. Raises CollectionError if
+    there are more words than any command has.
     """
+    if len(words) > MOST:
+        raise CollectionError(f"its command has {len(words)} words, and {MOST} at most are read.")
     return _Reader(words, parser).read()
 
 
