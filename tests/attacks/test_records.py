@@ -77,6 +77,7 @@ def damaged_more() -> dict[str, bytes]:
         "other": whole | {"id": "t2"},
         "deadline": whole | {"deadline": None},
         "files": whole | {"files": None},
+        "no time": whole | {"deadline": float("nan")},
         "pair": whole | {"files": {"/etc/netplan/90.yaml": {"before": good}}},
         "content": whole | {"files": {"/etc/netplan/90.yaml": pair | {"before": good | {"data": "b2xE"}}}},
         "base64": whole | {"files": {"/etc/netplan/90.yaml": pair | {"before": good | {"data": "b2xk!"}}}},

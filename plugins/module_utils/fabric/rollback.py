@@ -339,7 +339,10 @@ def recorded(host: Host, identity: str) -> Journal:
         strange = [name for name in files if not name.startswith("/") or ".." in name.split("/")]
         if strange or not all(each is None or isinstance(each, str) for each in said):
             raise ValueError("a path or a name is damaged")
-        return Journal(identity, float(found["deadline"]), files, said[0] or "", said[1], said[2])
+        deadline = float(found["deadline"])
+        if deadline != deadline:  # not a number
+            raise ValueError("no time")
+        return Journal(identity, deadline, files, said[0] or "", said[1], said[2])
     except OSError as exc:
         raise Damaged(path, f"the record of the pending change cannot be read: {exc.strerror}") from exc
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as exc:
