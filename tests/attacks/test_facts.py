@@ -103,6 +103,26 @@ def test_what_a_node_reports_reaches_no_file_terminal_or_template_unchecked() ->
         look_at(hosts, lie)
 
 
+FORMS: list[t.Any] = [5, -1, True, "x", [["x"]], {"a": {"b": TEMPLATE}}, float("nan"), 10**30]
+
+
+def test_what_has_another_form_is_refused_by_the_node_s_name_or_made_plain() -> None:
+    """Each part of what a node reports, and each part of these."""
+    honest = nodes.hosts()
+    liar = next(iter(honest))
+    for part, value in honest[liar].items():
+        if part == "reach":
+            continue
+        for key in (None, *(value if isinstance(value, dict) else ())):
+            for form in FORMS:
+                changed = form if key is None else value | {key: form}
+                try:
+                    look_at({**honest, liar: honest[liar] | {part: changed}}, f"{part}: {key}: {form}")
+                except CollectionError as exc:
+                    look(str(exc), str(form))
+                    assert liar in str(exc)
+
+
 def test_a_report_of_the_doctor_and_of_verify_is_plain() -> None:
     for lie in LIES.values():
         cluster = Cluster(2)

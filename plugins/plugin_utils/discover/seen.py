@@ -21,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import Hardware
 
 Plain = t.Mapping[str, t.Any]
+T = t.TypeVar("T")
 
 # Connection variables that hold no secret.
 CONNECTION = (
@@ -85,12 +86,21 @@ def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
         ):
             if plain.get(key):
                 parts[field] = read_in(t.cast(t.Any, cls), plain[key], f"{typed}: {key}")
-        heard = tuple(read_in(Heard, one, f"{typed}: links") for one in plain.get("links") or ())
-        unread = tuple((str(what), str(why)) for what, why in (plain.get("unread") or {}).items())
+        links, left = _formed(plain, typed, "links", list), _formed(plain, typed, "unread", dict)
+        heard = tuple(read_in(Heard, one, f"{typed}: links") for one in links)
+        unread = tuple((str(what), str(why)) for what, why in left.items())
         name = typed if keep_names else f"spark{number}"
         error = str(plain["error"]) if plain.get("error") else None
         found.append(Seen(name, typed, reach, error, heard=heard, unread=unread, **parts))
     return found
+
+
+def _formed(plain: Plain, typed: str, key: str, kind: type[T]) -> T:
+    """Return a part of what a host reported, empty if it is missing. Raises CollectionError if it has another form."""
+    value = plain.get(key) or kind()
+    if not isinstance(value, kind):
+        raise CollectionError(f"{typed}: {key}: it is no {'list' if kind is list else 'mapping'}.")
+    return value
 
 
 def functions_by_slot(node: Node, hardware: Hardware) -> tuple[dict[str, Function], dict[str, dict[str, str]]]:
