@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.launch_plan import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, plan, table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
+    model_auto,
+    model_files,
+    plan,
+    profile,
+    table,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_source import Hub
 
 
 class ActionModule(ControllerAction):
@@ -23,10 +30,18 @@ class ActionModule(ControllerAction):
             result["recommendation"] = plan.recommend(asked["profile"], asked["traffic_shape"], overlays)
             if result["recommendation"]["variant"] != "default":
                 overrides.setdefault("variant", result["recommendation"]["variant"])
-        files = model_files.given(asked["model_config"], asked["model_files"])
+        files = self._files(asked, overlays)
         made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
         result |= {"plan": made, "table": table.serving_table(made, result.get("recommendation"))}
         errors = [f"{f['message']} {f['remedy']}" for f in made["findings"] if f["severity"] == "error"]
         if made["verdict"] == "blocked" and asked["fail_when_blocked"]:
             return {**result, "failed": True, "msg": f"{made['profile']}: blocked. " + " ".join(errors)}
         return result
+
+    def _files(self, asked: Plain, overlays: list[str]) -> Plain | None:
+        """Return the model's own files, if any are named or found."""
+        if asked["model_config"] != model_auto.AUTO:
+            return model_files.given(asked["model_config"], asked["model_files"])
+        hub = Hub(asked["hub_endpoint"], asked["hub_token_file"], asked["hub_token"], asked["hub_environment"])
+        places = model_auto.Places(asked["model_files"] or {}, asked["model_files_unread"], hub)
+        return model_auto.look(profile.find(asked["profile"], overlays), places, overlays)

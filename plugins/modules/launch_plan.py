@@ -35,11 +35,31 @@ options:
     description:
       - The model's own C(config.json) on the controller, or the folder that has it and perhaps C(hf_quant_config.json). It gives
         the facts that O(profile) does not state; where both do, the profile wins, and a difference is reported.
+      - V(auto) takes them, if O(profile) states none, from O(model_files), the controller's Hugging Face cache, the hub, or a
+        profile of the same model stored in another format, whichever is first; the plan's findings say which. With
+        C(HF_HUB_OFFLINE) in the environment the hub is not asked.
     type: path
   model_files:
     description: >-
       The same, as M(dgxspark.cluster.weights_info) read it from a node's weights - C(config.json), C(hf_quant_config.json).
     type: dict
+  model_files_unread:
+    description: Why O(model_files) could not be read, for the plan's finding.
+    type: str
+    default: ""
+  hub_endpoint:
+    description: The hub, or its mirror, for O(model_config=auto). By default C(https://huggingface.co).
+    type: str
+  hub_token_file:
+    description: A file on the controller with the hub's token, with mode 0600. The token is sent only to O(hub_endpoint), over https.
+    type: path
+  hub_token:
+    description: The token itself, as for the weights. It takes precedence.
+    type: str
+  hub_environment:
+    description: Environment variables as for the weights - C(HTTPS_PROXY), C(HTTP_PROXY), C(NO_PROXY), C(HF_HUB_OFFLINE).
+    type: dict
+    default: {}
   fail_when_blocked:
     description: Fail if the verdict is V(blocked), with every error and its remedy.
     type: bool
@@ -67,6 +87,13 @@ plan:
       description: V(blocked), V(unproven) or V(proven).
       type: str
       returned: always
+    not_judged:
+      description: >-
+        For C(flags), C(rules), C(memory), C(speed) and C(platform) why it was not judged - no facts, no table, no evidence -, or an
+        empty string.
+      type: dict
+      returned: always
+      sample: {flags: "", rules: "", memory: "", speed: no row of this model, platform: no kernel read or given}
     conflict:
       description: Whether an equal row was stable although a finding blocks, or equal rows had different outcomes.
       type: bool
@@ -129,7 +156,7 @@ plan:
         - Findings, each with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
         - C(rule) is the id of a rule, or C(evidence.ROW) where an equal row went wrong, C(image.engine) where the image is known to
           contain another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not known,
-          C(facts.differ), C(facts.unread) and C(facts.inferred) for its own files, or C(arguments.…), C(platform.…),
+          C(facts.from), C(facts.sibling) and C(facts.not-found) for where its facts come from, C(facts.differ), C(facts.unread) and C(facts.inferred) for its own files, or C(arguments.…), C(platform.…),
           C(speculation.…), C(hosts.idle), C(recipe.refused) or C(nccl.unseen).
         - C(engine.changed) says what was dropped because a profile, a variant or O(overrides) names another engine than the one below.
         - If a rule depends on an unknown setting, its severity is one level lower, and the remedy names the setting to specify.
@@ -248,6 +275,11 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "traffic_shape": {"type": "str", "choices": ["single", "agents", "throughput", "mixed"]},
     "model_config": {"type": "path"},
     "model_files": {"type": "dict"},
+    "model_files_unread": {"type": "str", "default": ""},
+    "hub_endpoint": {"type": "str"},
+    "hub_token_file": {"type": "path", "no_log": False},
+    "hub_token": {"type": "str", "no_log": True},
+    "hub_environment": {"type": "dict", "default": {}},
     "fail_when_blocked": {"type": "bool", "default": True},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
 }

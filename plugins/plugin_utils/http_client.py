@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 import typing as t
 
 try:
@@ -30,10 +31,30 @@ def needed() -> None:
         )
 
 
-def client() -> httpx.Client:
-    """Return a client that follows redirects and uses the environment's proxies."""
+def client(connect: float = 20.0, environment: t.Mapping[str, str] | None = None) -> httpx.Client:
+    """Return a client that follows redirects and uses the environment's proxies, or those of the given environment, if it has any.
+
+    connect: seconds to wait for a connection.
+    """
     needed()
-    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(60.0, connect=20.0))
+    waits = httpx.Timeout(60.0, connect=connect)
+    proxies = _proxies(environment or {})
+    with named("proxy"):
+        return httpx.Client(follow_redirects=True, timeout=waits, mounts=proxies, trust_env=not proxies)
+
+
+def _proxies(environment: t.Mapping[str, str]) -> dict[str, httpx.HTTPTransport | None]:
+    """Return the transports of an environment's proxies: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in either case."""
+    given = {key.lower(): value for key, value in environment.items()}
+    found: dict[str, httpx.HTTPTransport | None] = {}
+    for scheme in ("http", "https", "all"):
+        if url := given.get(f"{scheme}_proxy"):
+            with named("proxy"):
+                found[f"{scheme}://"] = httpx.HTTPTransport(proxy=url)
+    for host in given.get("no_proxy", "").split(",") if found else ():
+        if name := host.strip().lstrip("."):
+            found[f"all://{name}"] = found[f"all://*.{name}"] = None
+    return found
 
 
 @contextlib.contextmanager
@@ -59,15 +80,25 @@ def refused(error: CollectionError) -> bool:
 
 
 def small(
-    asked: httpx.Client, url: str, headers: t.Mapping[str, str] | None = None, most: int = SMALL
+    asked: httpx.Client,
+    url: str,
+    headers: t.Mapping[str, str] | None = None,
+    most: int = SMALL,
+    seconds: float | None = None,
 ) -> httpx.Response:
-    """Return a complete response of at most `most` bytes, whatever its status. CollectionError if there is none."""
+    """Return a complete response of at most `most` bytes, whatever its status. CollectionError if there is none.
+
+    seconds: the most that the whole answer may take, however slowly it comes.
+    """
+    begun = time.monotonic()
     with named(url), asked.stream("GET", url, headers=dict(headers or {})) as answer:
         body = bytearray()
         for chunk in answer.iter_bytes():
             body += chunk
             if len(body) > most:
                 raise CollectionError(f"{url}: the answer is larger than {most >> 20} MiB, the most that is read.")
+            if seconds is not None and time.monotonic() - begun > seconds:
+                raise CollectionError(f"{url}: the answer took more than {seconds:g} seconds.")
         headers_kept = [(key, value) for key, value in answer.headers.multi_items() if key != "content-encoding"]
         return httpx.Response(answer.status_code, headers=headers_kept, content=bytes(body), request=answer.request)
 

@@ -121,7 +121,8 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
             "",
             f"The facts of {profile.model} are not known, so {len(unjudged)} rules could not be judged: "
             f"{', '.join(unjudged)}.",
-            "Give the profile its facts, or name the model's config.json (k8s_dgx_model_config), as the guide on profiles shows.",
+            "Give the profile its facts, or let them be found (k8s_dgx_model_config: auto, or the model's config.json), as the guide on "
+            "profiles shows.",
             ("facts",),
             ("Nothing is guessed",),
         )

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import checkpoint
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_facts import model_facts
 
 MOST = 128 * foreign.MIB  # of one file: see JSON_MOST in weights/cache.py
@@ -64,8 +65,13 @@ def laid_on(
     """
     if not files:
         return entry, []
+    if files["config"] is None:
+        return _without(entry, files)
     where = str(files.get("where", CONFIG))
-    made = model_facts(files["config"], files.get("quant"), overlays, where)
+    stored = None
+    if index := files.get("index"):
+        stored = checkpoint.formats(checkpoint.indexed(index, where)[0], overlays)
+    made = model_facts(files["config"], files.get("quant"), overlays, where, stored)
     found = [
         _finding("facts.unread", "warning", f"{text}", "Write that part of the facts into the profile.")
         for text in made["unread"]
@@ -89,8 +95,34 @@ def laid_on(
         return entry, found
     if not made["facts"]:
         return entry, found
+    text = f"The facts of the model come from {files.get('from', 'a file')}: {where}."
+    found.append(_finding("facts.from", "info", text, ""))
     precision = {} if "precision" in made["inferred"] and not made["precision"] else made["precision"]
     return {**entry, "facts": made["facts"], "precision": {**precision, **entry.get("precision", {})}}, found
+
+
+def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Finding]]:
+    """Return the profile with the facts of a sibling, if there is one, and what was tried."""
+    tried = "; ".join(files["tried"])
+    ways = (
+        "Fetch the weights first (playbooks/weights.yml or serve), let the controller reach the hub (dgxspark_hub_endpoint, "
+        "dgxspark_hub_token_file), or name the model's config.json (k8s_dgx_model_config)."
+    )
+    sibling = files.get("sibling")
+    if not sibling:
+        text = f"No files of the model were found, so it is planned without its facts. Looked in: {tried}."
+        return entry, [_finding("facts.not-found", "warning", text, ways)]
+    stored = (
+        f"stored as its name says, {sibling['format'].upper()}, where that profile's is quantised"
+        if sibling["format"]
+        else "taken to be stored in BF16, since its name says nothing else"
+    )
+    text = (
+        f"No files of the model were found. Its facts are those of profile {sibling['profile']}, whose model has the same name but for "
+        f"the format; it is {stored}. Memory and speed hold only if both are right. Looked in: {tried}."
+    )
+    laid = {**entry, "facts": sibling["facts"], "precision": {**sibling["precision"], **entry.get("precision", {})}}
+    return laid, [_finding("facts.sibling", "warning", text, ways)]
 
 
 def _finding(rule: str, severity: t.Literal["warning", "info"], message: str, remedy: str) -> Finding:

@@ -24,6 +24,9 @@ GENERATION, INDEX = "generation_config.json", "model.safetensors.index.json"
 FILES = (CONFIG, QUANT, GENERATION, INDEX)
 ENDPOINT = "https://huggingface.co"
 _HEADER = 100 * 2**20  # the format's own limit
+_SMALL = 4 * 2**20  # bytes of a configuration; only the list of tensors is larger
+_POINTER = b"version https://git-lfs.github.com/spec/"
+CONNECT_S, ANSWER_S = 10.0, 120.0
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 Plain = dict[str, t.Any]
 
@@ -56,8 +59,11 @@ def checked(files: t.Mapping[str, t.Any], where: str, model: str | None, revisio
     return Source(dict(files), where, model, revision)
 
 
-def folder(path: str) -> Source:
-    """Read a model's folder: its own, a snapshot in the hub's cache, or the cache's folder of the model (models--org--name)."""
+def folder(path: str, headers: bool = True) -> Source:
+    """Read a model's folder: its own, a snapshot in the hub's cache, or the cache's folder of the model (models--org--name).
+
+    headers: whether to read those of its safetensors files.
+    """
     place = pathlib.Path(path).expanduser()
     named = next((each for each in (place, *place.parents[:2]) if each.name.startswith("models--")), None)
     if named == place:
@@ -70,8 +76,8 @@ def folder(path: str) -> Source:
     model = named.name.removeprefix("models--").replace("--", "/", 1) if named else None
     revision = place.name if named and re.fullmatch(r"[0-9a-f]{40}", place.name) else None
     source = checked(files, str(place), model, revision)
-    headers = tuple(_header(file) for file in sorted(place.glob("*.safetensors")))
-    return Source(source.files, source.where, model, revision, headers)
+    read = tuple(_header(file) for file in sorted(place.glob("*.safetensors"))) if headers else ()
+    return Source(source.files, source.where, model, revision, read)
 
 
 def _snapshot(cached: pathlib.Path) -> pathlib.Path:
@@ -128,12 +134,26 @@ def _token(path: str | None) -> str | None:
     return token
 
 
-def hub(model: str, revision: str | None = None, endpoint: str | None = None, token_file: str | None = None) -> Source:
-    """Fetch a model's files from the hub. The token goes only to the endpoint: httpx drops it on redirects to another host."""
+@dataclass(frozen=True)
+class Hub:
+    """How to ask the hub. token: itself, or a file that has it. environment: proxies, as for the weights."""
+
+    endpoint: str | None = None
+    token_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+    environment: t.Mapping[str, str] = field(default_factory=dict)
+
+
+def hub(model: str, revision: str | None = None, where: Hub | None = None, names: t.Sequence[str] = FILES) -> Source:
+    """Fetch a model's files from the hub. The token goes only to the endpoint: httpx drops it on redirects to another host.
+
+    The list of tensors is fetched only if no other file says how they are stored, or if `names` are all files.
+    """
+    where = where or Hub()
     if not _REPO.fullmatch(model):
         raise CollectionError(f"model: {model!r} is neither an existing folder nor a name on the hub (org/name).")
-    base = (endpoint or ENDPOINT).rstrip("/")
-    token = _token(token_file)
+    base = (where.endpoint or ENDPOINT).rstrip("/")
+    token = where.token or _token(where.token_file)
     if token and not base.startswith("https://"):
         raise CollectionError(
             f"endpoint: {base}: a token goes over https:// only. Leave token_file out, or name an https:// endpoint."
@@ -141,29 +161,44 @@ def hub(model: str, revision: str | None = None, endpoint: str | None = None, to
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     files: dict[str, Plain] = {}
     commit = revision
-    with http_client.client() as asked:
-        for name in FILES:
+    with http_client.client(CONNECT_S, where.environment) as asked:
+        for name in names:
+            if name == INDEX and names != FILES and (QUANT in files or _quantized(files[CONFIG])):
+                continue
             url = f"{base}/{model}/resolve/{commit or 'main'}/{name}"
-            answer = http_client.small(asked, url, headers, JSON_MOST)
-            if answer.status_code in (401, 403):
-                raise CollectionError(
-                    f"{url}: the hub says {answer.status_code}: the model does not exist, or access must be requested. Accept its terms on its "
-                    "page, and give the token of that account (dgxspark_hub_token_file)."
-                )
+            answer = http_client.small(asked, url, headers, JSON_MOST if name == INDEX else _SMALL, ANSWER_S)
             if answer.status_code == 404 and name != CONFIG:
                 continue
-            if answer.status_code != 200:
-                raise CollectionError(
-                    f"{url}: the hub says {answer.status_code}. Check the name, the revision and dgxspark_hub_endpoint."
-                )
-            try:
-                files[name] = from_json(answer.content, most=JSON_MOST)
-            except ValueError as exc:
-                raise CollectionError(f"{url}: it is not JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
+            files[name] = _answered(url, answer.status_code, answer.content)
             # All files come from the commit of the first one, whatever is pushed meanwhile.
             said = answer.headers.get("x-repo-commit", "")
             commit = said if re.fullmatch(r"[0-9a-f]{40}", said) else commit
     return checked(files, f"{base}/{model}", model, commit if re.fullmatch(r"[0-9a-f]{40}", commit or "") else None)
+
+
+def _quantized(config: t.Any) -> bool:
+    """Whether a config.json says how its model is quantised, itself or for its text model."""
+    inner = config.get("text_config") if isinstance(config, dict) else None
+    return any(isinstance(each, dict) and "quantization_config" in each for each in (config, inner))
+
+
+def _answered(url: str, status: int, content: bytes) -> t.Any:
+    """Return an answer's JSON. Raises CollectionError that says what the hub refused."""
+    if status in (401, 403):
+        raise CollectionError(
+            f"{url}: the hub says {status}: the model does not exist, or access must be requested. Accept its terms on its "
+            "page, and give the token of that account (dgxspark_hub_token_file)."
+        )
+    if status != 200:
+        raise CollectionError(f"{url}: the hub says {status}. Check the name, the revision and dgxspark_hub_endpoint.")
+    if content.startswith(_POINTER):
+        raise CollectionError(
+            f"{url}: it is a pointer of Git LFS, not the file: that mirror has no large files. Name another one (dgxspark_hub_endpoint)."
+        )
+    try:
+        return from_json(content, most=JSON_MOST)
+    except ValueError as exc:
+        raise CollectionError(f"{url}: it is not JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
 
 
 def read(
@@ -176,4 +211,4 @@ def read(
     """Return a model's files: a node's cached files if given, else from a folder, else from the hub."""
     if node_files is not None:
         return checked(node_files, f"the node's cache of {model}", model, revision)
-    return folder(model) if is_folder(model) else hub(model, revision, endpoint, token_file)
+    return folder(model) if is_folder(model) else hub(model, revision, Hub(endpoint, token_file))

@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
     evidence,
     fewer,
     findings,
+    judged,
     kept_secrets,
     launch,
     model_files,
@@ -149,6 +150,7 @@ class _Result:
     found: verdict.Judgement
     ranks: t.Sequence[launch.Rank]
     outcome: remedies.Outcome
+    kernel_known: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +192,8 @@ class _Making:
             *findings.of_recipe(self.entry),
             *findings.of_engine(chosen),
         ]
-        return _Result(found, ranks, remedies.Outcome(tuple(worst_first(told)), found.offers))
+        kernel_known = bool(platform.get("kernel") or seen.kernels)
+        return _Result(found, ranks, remedies.Outcome(tuple(worst_first(told)), found.offers), kernel_known)
 
     def changed(self, chosen: Profile, change: remedies.Change) -> remedies.Outcome | None:
         """Plan a profile with a remedy's change; None if it is refused."""
@@ -246,7 +249,7 @@ def launch_plan(
     found, ranks = result.found, result.ranks
     told, ways = remedies.planned(result.outcome, lambda change: made.changed(chosen, change))
     state = found.verdict if not any(f.severity == "error" for f in told) else "blocked"
-    return {
+    plan: Plain = {
         "profile": chosen.id,
         "variant": chosen.variant,
         "title": chosen.title,
@@ -273,6 +276,7 @@ def launch_plan(
         "weights": _weights(chosen, found.settings),
         "ranks": [_dict(rank) for rank in ranks],
     }
+    return plan | {"not_judged": judged.judged(plan, result.kernel_known)}
 
 
 def _enough(chosen: Profile, cluster: t.Mapping[str, t.Any], dirs: t.Sequence[str]) -> None:

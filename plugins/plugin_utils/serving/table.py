@@ -8,6 +8,8 @@ from __future__ import annotations
 import shlex
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import judged
+
 WIDTH = 60
 _PARTS = (
     ("weights_gib", "W", "weights"),
@@ -133,6 +135,7 @@ def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.
     lines = [
         f"{plan['title']} [{plan['profile']}, {plan['variant']}]",
         f"verdict   {_headline(plan)}",
+        f"judged    {judged.line(plan['not_judged'])}",
         f"engine    {engine['name']} {engine['version']}, image {engine['image'] or 'not named'}",
         f"spread    {parallel['nodes']} nodes, tp {parallel['tp']}, pp {parallel['pp']}, ep {parallel['ep']}",
         *_choice(recommendation or {}),

@@ -49,3 +49,17 @@ def test_equal_rows_carry_their_figures_and_ranks_their_command() -> None:
 def test_an_unknown_model_is_said_to_be_unknown() -> None:
     shown = serving_table(launch_plan("apertus-70b-instruct-nvfp4"))
     assert any(line.startswith("memory    unknown") for line in shown)
+
+
+def test_what_was_not_judged_stands_at_the_top() -> None:
+    assert (
+        lines(100.7, 0.9)[2] == "judged    flags, rules, memory, speed; not judged: platform, no kernel read or given"
+    )
+    cluster = {"platform": {"kernel": "6.17.0-1032-nvidia"}}
+    unknown = serving_table(launch_plan("apertus-70b-instruct-nvfp4", cluster))[2]
+    assert "not judged: rules, not those of the model, no facts of this model; memory, no facts" in unknown
+    assert unknown.startswith("judged    flags, platform;") and "speed, no" in unknown
+    other = launch_plan(ULTRA, cluster, {"engine": {"version": "0.99.0", "versions": ""}})
+    assert other["not_judged"]["flags"] == "no table of sglang 0.99.0"
+    assert other["not_judged"]["speed"] == "no equal row of this model, estimated only"
+    assert not other["not_judged"]["platform"]
