@@ -119,7 +119,7 @@ def test_facts_of_the_model_s_own_config_named_where_the_playbook_is_called(tmp_
     for name, content in model_files().items():
         (tmp_path / "model" / name).write_bytes(content)
     nodes = {f"spark{number}": shown(110) for number in (1, 2, 3, 4)}
-    code, output = plan(tmp_path / "without", nodes, k8s_dgx_model_profile=bare_profile())
+    code, output = plan(tmp_path / "without", nodes, k8s_dgx_model_profile=bare_profile(), k8s_dgx_model_config="")
     assert code == 0, output
     assert "the model is not known, and not every rule could be judged" in output
     code, output = plan(tmp_path, nodes, k8s_dgx_model_profile=bare_profile(), k8s_dgx_model_config="model")
@@ -129,7 +129,8 @@ def test_facts_of_the_model_s_own_config_named_where_the_playbook_is_called(tmp_
 
 
 @pytest.mark.more
-def test_facts_of_the_weights_that_a_spark_has(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("where", ["auto", pytest.param("weights", marks=pytest.mark.long)])
+def test_facts_of_the_weights_that_a_spark_has(tmp_path: pathlib.Path, where: str) -> None:
     root, repo = tmp_path / "cache", bare_profile()["model"]
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in model_files().items()}
     made = cache.Manifest(
@@ -146,12 +147,13 @@ def test_facts_of_the_weights_that_a_spark_has(tmp_path: pathlib.Path) -> None:
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
     nodes = {f"spark{number}": shown(110) for number in (1, 2, 3, 4)}
     given: dict[str, t.Any] = {
-        "k8s_dgx_model_profile": bare_profile(), "k8s_dgx_model_config": "weights", "k8s_dgx_serving": {"cache_dir": str(root)},
+        "k8s_dgx_model_profile": bare_profile(), "k8s_dgx_model_config": where, "k8s_dgx_serving": {"cache_dir": str(root)},
     }  # fmt: skip
     code, output = plan(tmp_path / "run", nodes, **local, **given)
     assert code == 0, output
     assert "not every rule could be judged" not in output
     assert "weights derived from the model's facts" in output
+    assert "come from the weights on the nodes" in output or where == "weights"
 
 
 RECIPES = {
