@@ -72,12 +72,22 @@ def architectures() -> dict[str, pathlib.Path]:
     return found
 
 
+def _path(architecture: str) -> pathlib.Path:
+    known = architectures()
+    if architecture not in known:
+        raise LookupError(
+            f"tests/oracle/models has no config.json of {architecture}, which a profile names. Put a public model's there, "
+            f"by the pattern of {known[min(known)].name}: config.json alone, with the sizes of the publisher."
+        )
+    return known[architecture]
+
+
 def files(architecture: str, checkpoint: str = "bf16", *, experts: bool = False) -> dict[str, Any]:
     """Return the files of a model: checkpoint is bf16, fp8, mxfp4, nvfp4, mixed (both by modelopt) or compressed-tensors.
 
     experts: the model has some, in a family that has models with and without.
     """
-    held = json.loads(architectures()[architecture].read_text(encoding="utf-8"))
+    held = json.loads(_path(architecture).read_text(encoding="utf-8"))
     config = copy.deepcopy(held["config.json"])
     if experts:
         config.get("text_config", config).update(held.get("experts", {}))

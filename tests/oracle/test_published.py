@@ -16,6 +16,11 @@ from limits import beyond
 SGLANG, VLLM = tables.VERSIONS["sglang"], tables.VERSIONS["vllm"]
 
 
+def since(first: str, versions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the versions from one on."""
+    return versions[versions.index(first) :]
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """A published launch, changed or not, put to an engine version. `argv` is appended raw, past the collection."""
@@ -44,9 +49,9 @@ def accepted() -> t.Iterator[t.Any]:
         (q.GLM_PLAIN, "0.5.10", SGLANG),
         (q.NEMOTRON_ULTRA, "0.5.12", SGLANG),
         # The image was a 0.5.13 build with five back-ports; the stock release that has them all is 0.5.14.
-        (q.NEMOTRON_SUPER_MTP, "0.5.14", SGLANG[4:]),
+        (q.NEMOTRON_SUPER_MTP, "0.5.14", since("0.5.14", SGLANG)),
         # The image was 0.5.11 with PR 24436; the stock release that has it, and a transformers that knows the drafter, is 0.5.13.
-        (q.GEMMA_DRAFTER, "0.5.13", SGLANG[3:]),
+        (q.GEMMA_DRAFTER, "0.5.13", since("0.5.13", SGLANG)),
         (q.ONE_SPARK_VLLM, "0.17.1", VLLM),
     )
     for published, own, versions in ran:

@@ -246,6 +246,10 @@ def _ports(reader: _Reader, hardware: Hardware, topology: str | None) -> tuple[i
     default = hardware.default_ports.get(topology or "", ())
     value = reader.get("ports")
     if value is None:
+        if not default and topology not in (None, "single") and reader.get("cables") is None:
+            message = f"it is not set, and hardware class {hardware.id} names no default_ports of topology {topology}."
+            has = ", ".join(map(str, hardware.ports))
+            reader.wrong("missing", "ports", message, f"Name the ports in use ({has}).")
         return default
     for port in value:
         if port not in hardware.ports:

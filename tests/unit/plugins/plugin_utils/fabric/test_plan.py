@@ -504,6 +504,21 @@ def test_the_class_is_no_real_one() -> None:
     assert not {slot["netdev"] for slot in CLASS["slots"]} & {"enp1s0f0np0", "enP2p1s0f0np0"}
 
 
+@pytest.mark.parametrize("topology", ["direct", "ring", "switch"])
+def test_a_topology_without_default_ports_is_refused_unless_the_owner_names_them(topology: str) -> None:
+    """A plan of no pairs would look like success."""
+    bare, hosts = {**CLASS, "default_ports": {}}, {"direct": 2, "ring": 4, "switch": 2}[topology]
+    told = refusal(hosts, {"topology": topology}, bare)
+    assert "dgxspark_fabric.ports: it is not set" in told and f"no default_ports of topology {topology}" in told
+    ports = list(CLASS["default_ports"][topology])
+    assert make(hosts, {"topology": topology, "ports": ports}, bare) == make(hosts, {"topology": topology})
+    if topology == "direct":
+        cables = [["spark1:0", "spark2:0"]]
+        assert make(2, {"topology": topology, "cables": cables}, bare) == make(
+            2, {"topology": topology, "cables": cables}
+        )
+
+
 def test_a_hardware_class_that_verify_cannot_judge_is_noted_in_the_plan(tmp_path: pathlib.Path) -> None:
     mine = {key: value for key, value in knowledge.get("hardware", "spark").items() if key != "origin"} | {"id": "mine"}
     place = tmp_path / "hardware" / "mine.yml"

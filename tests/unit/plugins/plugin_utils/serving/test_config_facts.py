@@ -65,6 +65,12 @@ CONFIGS = {name: config for name, (config, _quant) in PUBLIC.items()}
 
 
 def read(name: str) -> dict[str, t.Any]:
+    if name not in PUBLIC:
+        pytest.fail(
+            f"There is no config.json of {name} to compare the profile's facts with. Add what it says to PUBLIC in "
+            "tests/unit/model_configs.py, or to SIBLING here a model of the same make-up.",
+            pytrace=False,
+        )
     config, quant = PUBLIC[name]
     return model_facts(config, quant)
 
