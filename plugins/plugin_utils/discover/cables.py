@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Severity
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import topologies
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import Cable
 
 End = tuple[str, int]  # a host and its port
@@ -129,7 +130,7 @@ def layout(hosts: t.Sequence[str], found: t.Sequence[Wire]) -> Layout:
 
 
 def _direct_or_ring(made: Layout, hosts: t.Sequence[str], cables: t.Sequence[Wire]) -> None:
-    made.topology = "direct" if len(hosts) == 2 else "triangle" if len(hosts) == 3 else "ring"
+    made.topology = topologies.cabled(len(hosts)).name
     made.cables = tuple((wire.ends[0], wire.ends[1]) for wire in cables)
     made.assumed.append(
         "Two ports that hear only each other, and for which LLDP names no switch, are assumed to be the two ends of a cable."

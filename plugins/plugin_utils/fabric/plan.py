@@ -30,6 +30,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
     Settings,
     read_settings,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 
 SCHEMA = 1
 _SHOWN = 12  # findings in one message
@@ -272,13 +273,14 @@ def _mac_clashes(
 
 
 def _notes(settings: Settings, inputs: t.Sequence[HostInput], joined: t.Sequence[segments.Segment]) -> t.Iterator[str]:
-    if settings.topology == "single":
-        yield f"{inputs[0].name} is a single host (topology single): there is no fabric to build."
+    topology = TOPOLOGIES[settings.topology]
+    if topology.by == "nothing":
+        yield f"{inputs[0].name} is a single host (topology {topology.name}): there is no fabric to build."
     elif len(inputs) == 1:
         yield f"{inputs[0].name} is alone on the switch: its VFs are created, but there is no pair to prove."
-    elif settings.topology == "ring" and len(inputs) > 3:
+    elif topology.some_apart and len(inputs) > 3:
         yield "In a ring, each host reaches only its two neighbours: pairs that share no cable are not proven."
-    if settings.topology in ("triangle", "ring"):
+    if topology.neighbours:
         alike = [segment for segment in joined if len({port for _host, port in segment.members}) == 1]
         for segment in alike:
             (one, port), (other, _port) = segment.members

@@ -16,16 +16,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
     Settings,
     near,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 
 SWITCH = "switch"
-# How many hosts a topology joins: minimum, maximum.
-HOSTS: dict[str, tuple[int, int | None]] = {
-    "single": (1, 1),
-    "direct": (2, 2),
-    "triangle": (3, 3),
-    "ring": (3, None),
-    "switch": (1, None),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +41,20 @@ def segments(
 
     hosts: in inventory order. Cabling that the topology does not allow is returned as findings.
     """
-    least, most = HOSTS[settings.topology]
-    if len(hosts) < least or (most is not None and len(hosts) > most):
-        wanted = f"{least}" if least == most else f"at least {least}"
+    topology = TOPOLOGIES[settings.topology]
+    if not topology.takes(len(hosts)):
         return (), [
             _wrong(
                 "hosts",
                 "topology",
-                f"topology {settings.topology} joins {wanted} host{'s' if least > 1 else ''}, "
+                f"topology {settings.topology} joins {topology.hosts} host{'s' if topology.least > 1 else ''}, "
                 f"but the group {settings.group} has {len(hosts)}: {_some(hosts)}.",
                 f"Choose another topology, or correct the hosts in the group {settings.group}.",
             )
         ]
-    if settings.topology == "single":
+    if topology.by == "nothing":
         return (), []
-    if settings.topology == "switch":
+    if topology.by == "switch":
         return (Segment(SWITCH, 0, tuple((host, port) for host in hosts for port in settings.ports)),), []
     if settings.cables is None:
         cables, findings = _default_cables(settings, hosts)
@@ -89,7 +81,7 @@ def _numbered(cables: t.Sequence[Cable]) -> list[tuple[int, Cable]]:
 
 def _default_cables(settings: Settings, hosts: t.Sequence[str]) -> tuple[list[tuple[int, Cable]], list[Finding]]:
     """Cable in order. A direct cable has the number of its port, a ring's cable that of the host at its outgoing end."""
-    if settings.topology == "direct":
+    if TOPOLOGIES[settings.topology].by == "like ports":
         first, second = hosts
         return [(port, ((first, port), (second, port))) for port in settings.ports], []
     if len(settings.ports) != 2:
@@ -149,7 +141,7 @@ def _check_shape(settings: Settings, hosts: t.Sequence[str], cables: t.Sequence[
     if apart:
         message = f"the hosts are not connected: no path leads from {hosts[0]} to {_some(apart)}."
         return [_wrong("disconnected", "cables", message, f"A {settings.topology} joins them all.")]
-    if settings.topology in ("triangle", "ring"):
+    if TOPOLOGIES[settings.topology].neighbours:
         for host in hosts:
             if len(ends[host]) != 2 or len(set(ends[host])) != 2:
                 message = f"{host} has cables to {', '.join(sorted(ends[host]))}."

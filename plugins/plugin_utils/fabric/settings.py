@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.addresses 
     parse_network,
     unusable,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 
 VARIABLE = "dgxspark_fabric"
 GUIDE = "See docs/docsite/rst/guide_fabric.rst."
@@ -178,7 +179,7 @@ class _Reader:
 
 def topologies() -> list[str]:
     """Return the topologies."""
-    return list(_schema()["properties"]["topology"]["enum"])
+    return list(TOPOLOGIES)
 
 
 def type_name(value: t.Any) -> str:
@@ -246,7 +247,12 @@ def _ports(reader: _Reader, hardware: Hardware, topology: str | None) -> tuple[i
     default = hardware.default_ports.get(topology or "", ())
     value = reader.get("ports")
     if value is None:
-        if not default and topology not in (None, "single") and reader.get("cables") is None:
+        if (
+            not default
+            and topology is not None
+            and TOPOLOGIES[topology].by != "nothing"
+            and reader.get("cables") is None
+        ):
             message = f"it is not set, and hardware class {hardware.id} names no default_ports of topology {topology}."
             has = ", ".join(map(str, hardware.ports))
             reader.wrong("missing", "ports", message, f"Name the ports in use ({has}).")
@@ -264,7 +270,7 @@ def _cables(reader: _Reader, topology: str | None) -> tuple[Cable, ...] | None:
     value = reader.get("cables")
     if value is None:
         return None
-    if topology in ("single", "switch"):
+    if topology is not None and not TOPOLOGIES[topology].cables:
         reader.wrong("cables", "cables", f"topology {topology} has no cables between nodes.", "Leave the key out.")
         return None
     ends = [[end.rpartition(":") for end in cable] for cable in value]

@@ -10,11 +10,11 @@ import typing as t
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 
 Plain = dict[str, t.Any]
 Number = t.TypeVar("Number", int, float)
 Variable = t.Callable[[str], t.Any]  # returns a variable of the host, templated; None if unset
-NEIGHBOURS = ("triangle", "ring")  # topologies whose cables lead to different neighbours
 
 
 def number(variable: Variable, name: str, kind: type[Number]) -> Number | None:
@@ -49,7 +49,8 @@ def options_of(variable: Variable, attachment: str, gids: t.Sequence[t.Any] | No
     If cables lead to different neighbours, no VF reaches all ranks: start-up uses the management network, in a pod the pod network.
     """
     index, start_up = number(variable, "nccl_gid_index", int), variable("nccl_bootstrap")
-    if start_up is None and variable("dgxspark_plan")["topology"] in NEIGHBOURS:
+    topology = TOPOLOGIES.get(str(variable("dgxspark_plan")["topology"]))
+    if start_up is None and topology is not None and topology.neighbours:
         other = variable("dgxspark_roce")["other"]
         start_up = "eth0" if attachment == "vf" else management(other, variable("ansible_host") or "")
     return {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES, cabled
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import CLASS, ONE_PORT, make, refusal
 
 
@@ -138,3 +142,42 @@ def test_like_ports_joined_in_a_triangle_are_advised_against() -> None:
     assert [note.partition(" ")[0] for note in notes] == ["cable1", "cable2"]
     for plan in (make(3, {"topology": "triangle"}), make(2, {"topology": "direct"})):
         assert not any("advised against" in note for note in plan["notes"])
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[5]
+WITH_PORTS = [each.name for each in TOPOLOGIES.values() if each.by != "nothing"]
+LISTED = {  # the key in each file that lists topologies, and what it must list
+    ("docs/schema/dgxspark-fabric.json", "properties.topology.enum"): list(TOPOLOGIES),
+    ("docs/schema/fabric-report.json", "properties.topology.enum"): list(TOPOLOGIES),
+    ("knowledge/schema/hardware.json", "properties.default_ports.required"): WITH_PORTS,
+    ("knowledge/schema/hardware.json", "properties.default_ports.properties"): WITH_PORTS,
+    ("knowledge/schema/bands.json", "properties.topologies.items.enum"): WITH_PORTS,
+}
+
+
+@pytest.mark.parametrize(("file", "key"), LISTED)
+def test_a_schema_lists_the_topologies(file: str, key: str) -> None:
+    value = json.loads((ROOT / file).read_text(encoding="utf-8"))
+    for part in key.split("."):
+        value = value[part]
+    assert sorted(value) == sorted(LISTED[file, key]), f"{file}: {key}: list those of fabric/topologies.py"
+
+
+def test_the_guide_has_a_row_for_each_topology() -> None:
+    guide = (ROOT / "docs/docsite/rst/guide_fabric.rst").read_text(encoding="utf-8")
+    for each in TOPOLOGIES.values():
+        hosts = f"{each.least}" + ("" if each.least == each.most else " and more")
+        row = f"* - ``{each.name}`` - {hosts} - {each.joins} "
+        assert row in " ".join(guide.split()), f"guide_fabric.rst, Topologies: write the row {row}"
+
+
+@pytest.mark.parametrize("hosts", range(2, 9))
+def test_hosts_with_cables_alone_have_one_topology(hosts: int) -> None:
+    assert cabled(hosts).name == ("direct" if hosts == 2 else "triangle" if hosts == 3 else "ring")
+
+
+def test_every_shipped_band_and_class_names_known_topologies() -> None:
+    for entry in knowledge.load("bands").values():
+        assert set(entry["topologies"]) <= set(WITH_PORTS)
+    for entry in knowledge.load("hardware").values():
+        assert set(entry["default_ports"]) == set(WITH_PORTS), entry["origin"]
