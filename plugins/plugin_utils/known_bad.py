@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
@@ -25,8 +26,10 @@ def platform_findings(
         version = platform.get(entry["component"])
         if (
             not version
+            or "shows" in entry
             or not matches(str(release(version)), entry["versions"])
-            or entry.get("build", "") not in version
+            or not re.search(entry.get("build", ""), version)
+            or entry.get("with", "") not in platform.get("cmdline", "")
         ):
             continue
         if entry.get("unless") and entry["unless"] in platform.get("cmdline", ""):
@@ -39,13 +42,18 @@ def platform_findings(
                 f"platform.{entry['id']}",
                 "info" if entry.get("environment") else severity,
                 "",
-                entry["message"] + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
+                said(entry) + (f" Its command line was not read: with {open_} it is fine." if open_ else ""),
                 entry["remedy"],
                 (entry["component"],),
                 tuple(entry["source"]),
             )
         )
     return found, environment
+
+
+def said(entry: knowledge.Entry) -> str:
+    """Return an entry's message, with what speaks against it."""
+    return " ".join([entry["message"], *([f"Disputed: {entry['disputed']}"] if "disputed" in entry else [])])
 
 
 def node_versions(health: Health | None, node: Node | None) -> dict[str, str]:

@@ -12,6 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import E
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import said
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
@@ -32,31 +33,37 @@ def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:
 def report(evidence: Evidence, expected: Expected, overlays: t.Sequence[str] = ()) -> dict[str, t.Any]:
     """Return the verdict with its causes. A known-bad version comes first if nothing is proven or the run failed, else last."""
     made = judge(evidence, signatures(overlays), expected)
-    bad = [cause for version in made["versions"] for cause in _known_bad(version, made, overlays)]
+    bad = [pair for version in made["versions"] for pair in _known_bad(version, made, overlays)]
     stuck = made["verdict"] in ("unknown", "failed")
-    made["findings"] = [*bad, *made["findings"]] if stuck else [*made["findings"], *bad]
+    first = [cause for cause, entry in bad if stuck and "shows" not in entry]
+    last = [cause for cause, _entry in bad if cause not in first]
+    made["findings"] = [*first, *made["findings"], *last]
     return made
 
 
-def _known_bad(version: str, made: t.Mapping[str, t.Any], overlays: t.Sequence[str]) -> list[dict[str, t.Any]]:
+def _known_bad(
+    version: str, made: t.Mapping[str, t.Any], overlays: t.Sequence[str]
+) -> list[tuple[dict[str, t.Any], knowledge.Entry]]:
     found = []
+    seen = {finding["id"] for finding in made["findings"]}
     for entry in knowledge.load("versions", overlays).values():
         if entry["component"] != "nccl" or not matches(version, entry["versions"]):
+            continue
+        if "shows" in entry and not seen & set(entry["shows"]):
             continue
         cure = entry.get("environment", {})
         ranks = [rank for rank in made["ranks"] if rank["version"] in (version, None)]
         if cure and ranks and all(cure.items() <= rank["settings"].items() for rank in ranks):
             continue  # every rank has the workaround
-        found.append(
-            {
-                "id": f"nccl.known-bad.{entry['id']}",
-                "severity": entry["severity"],
-                "subject": f"NCCL {version}",
-                "message": entry["message"],
-                "remedy": entry["remedy"],
-                "line": "",
-            }
-        )
+        cause = {
+            "id": f"nccl.known-bad.{entry['id']}",
+            "severity": entry["severity"],
+            "subject": f"NCCL {version}",
+            "message": said(entry),
+            "remedy": entry["remedy"],
+            "line": "",
+        }
+        found.append((cause, entry))
     return found
 
 
