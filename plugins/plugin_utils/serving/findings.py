@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
@@ -23,6 +24,10 @@ _ELSEWHERE = frozenset(
     ("model", "engine", "version", "image", "revision", "patches", "free_gib")
 )  # what no setting changes
 _MEASURE = "Change a setting that matters here, such as the experts' runner or CUDA graphs, and measure it."
+# Settings whose value may be a file that the engine reads. A drafter has a finding of its own.
+_READ = re.compile(r"(?:path|paths|file|template|map|plugin|modules|tokenizer|adapters)\Z")
+_OTHERWISE = ("speculative_draft_model_path", "model_path", "root_path", "fastapi_root_path")
+_FILE = re.compile(r"(?:[\w.-]{1,80}=)?(?:/|\.\.?/|~/|file:)")
 
 
 def _changes(found: evidence.Comparison) -> str:
@@ -153,6 +158,30 @@ def of_drafter(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Finding
             ("speculative_draft_model_path",),
             ("The plan's list of weights: repositories of the hub alone",),
         )
+    ]
+
+
+def of_files(settings: t.Mapping[str, t.Any]) -> list[Finding]:
+    """Report settings that name files: a pod has those of its image alone."""
+    named = [
+        (name, text)
+        for name, value in settings.items()
+        if name not in _OTHERWISE and _READ.search(name)
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str) and _FILE.match(text)
+    ]
+    return [
+        Finding(
+            "arguments.local-file",
+            "warning",
+            "",
+            f"{name}: {text} is a file, and nothing fetches or mounts it: the engine finds it only if the image has it, and fails at "
+            "start if not.",
+            "Put it into the image, or leave it out.",
+            (name,),
+            ("The plan's list of weights and a rank's mounts: repositories of the hub alone",),
+        )
+        for name, text in named
     ]
 
 

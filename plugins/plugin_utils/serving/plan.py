@@ -187,6 +187,7 @@ class _Making:
             *findings.of_idle(chosen, hosts),
             *findings.of_mods(chosen, self.entry),
             *findings.of_drafter(chosen, found.settings),
+            *findings.of_files(found.settings),
             *notes,
             *findings.of_variables(chosen, self.known.tables),
             *findings.of_recipe(self.entry),

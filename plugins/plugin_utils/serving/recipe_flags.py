@@ -181,7 +181,7 @@ class _Reader:
             return Given(name, self.unknown(taken), self.text(first), False, self.ambiguous(head, name))
         if spec["type"] in ("switch", "toggle"):
             if inline is not None:
-                value = tail.lower() in ("true", "1") if tail.lower() in ("true", "false", "1", "0") else tail
+                value = (tail.lower() in ("true", "1")) != off if tail.lower() in ("true", "false", "1", "0") else tail
                 return Given(name, value, self.text(first))
             return Given(name, not off, self.text(first))
         many = bool(spec.get("many"))

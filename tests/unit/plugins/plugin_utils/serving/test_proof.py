@@ -122,6 +122,24 @@ def test_a_drafter_that_nothing_fetches_is_a_finding(path: str, fetched: bool) -
     assert (path in {each["repo"] for each in made["weights"]}) is fetched
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "missing"),
+    [
+        ("chat_template", "/templates/x.jinja", True),
+        ("chat_template", "chatml", False),
+        ("tokenizer_path", "~/tokenizer", True),
+        ("tokenizer_path", "owner/tokenizer", False),
+        ("lora_paths", ["a=/adapters/a"], True),
+        ("speculative_token_map", "file:///map.pt", True),
+        ("served_model_name", "/models/x", False),
+    ],
+)
+def test_other_files_that_nothing_mounts_are_a_finding(name: str, value: t.Any, missing: bool) -> None:
+    made = launch_plan("glm-4.7-nvfp4", {"hosts": ["a", "b", "c", "d"]}, {"settings": {name: value}})
+    found = [each for each in made["findings"] if each["rule"] == "arguments.local-file"]
+    assert [each["names"] for each in found] == ([[name]] if missing else [])
+
+
 def test_a_drafter_in_vllms_object_counts_too() -> None:
     override = {"settings": {"speculative_config": {"method": "eagle3", "model": "/x", "num_speculative_tokens": 3}}}
     made = launch_plan("qwen3.5-122b-a10b-nvfp4-vllm", {"hosts": ["a"]}, override)
