@@ -36,6 +36,7 @@ _KIND = "recipes"  # kind of knowledge: other tools' names for our settings, and
 _HUB = re.compile(r"[A-Za-z0-9][^/\s]*/[^/\s:]+")
 _CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+)(?:/snapshots/([0-9a-f]{40})(?:/|$))?")
 _RELEASE = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3}\.\d{1,3}(?![.\d])[A-Za-z0-9.+_-]*)")
+_SHORT = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3})(?![.\d])")  # as NVIDIA's images have it: a year and a month
 # The repositories of the engines' own images, whose tags are releases.
 _RELEASED = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
@@ -210,10 +211,11 @@ class _Maker:
         if not engine:
             raise CollectionError("it does not say which engine it is for. Add runtime: vllm, or runtime: sglang.")
         found = _RELEASE.search(tag)
+        found = found or _SHORT.search(tag)
         if found and not repository.startswith(_RELEASED[engine]) and not _released(tables, engine, found[1]):
             self.own_release = found[1]
             return engine, "unknown"
-        return engine, found[1] if found else tag or ("unknown" if digest else "latest")
+        return engine, found[1] if found and found.re is _RELEASE else tag or ("unknown" if digest else "latest")
 
     def profile(self) -> Plain:
         """Assemble the profile."""

@@ -742,6 +742,10 @@ def test_only_what_the_plan_sets_for_each_rank_is_called_ours(engine: str) -> No
     [
         ("ghcr.io/acme/dspark-vllm-gx10:0.1.1", "unknown"),  # the image's own number
         ("acme/vllm:25.09.1", "unknown"),
+        ("nvcr.io/nvidia/vllm:26.01-py3", "unknown"),
+        ("nvcr.io/nvidia/sglang:spark-25.10", "unknown"),
+        ("acme/vllm:0.17", "0.17"),
+        ("acme/vllm:cu12.9-nightly", "cu12.9-nightly"),
         ("acme/sglang:v1.2.0-cu130", "unknown"),
         ("acme/vllm:v0.17.1-cu130", "0.17.1-cu130"),
         ("acme/vllm:0.99.0", "0.99.0"),  # a release that may have come since
