@@ -15,6 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan, fabric_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 
 # Two ports of two functions each, by other names and addresses than any real class has.
 CLASS: dict[str, t.Any] = {
@@ -25,7 +26,9 @@ CLASS: dict[str, t.Any] = {
         for port in (0, 1)
         for function in (0, 1)
     ],
-    "default_ports": {"switch": [0], "direct": [0], "triangle": [0, 1], "ring": [0, 1]},
+    "default_ports": {
+        each.name: [0, 1] if each.neighbours else [0] for each in TOPOLOGIES.values() if each.by != "nothing"
+    },
     "vf_stride": 8,
     "mtu_max": 9500,
 }

@@ -11,12 +11,12 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import DEFAULTS, topologies
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make
 
 SCHEMAS = sorted((knowledge.SHIPPED / "schema").glob("*.json"))
 KINDS = [path.stem for path in SCHEMAS]
-# Least hosts of each topology.
-HOSTS = {"single": 1, "direct": 2, "triangle": 3, "ring": 4, "switch": 4}
+HOSTS = {each.name: each.most or 4 for each in TOPOLOGIES.values()}
 
 
 def objects(schema: t.Any, where: str = "") -> t.Iterator[tuple[str, dict[str, t.Any]]]:
@@ -94,7 +94,7 @@ def test_a_hardware_class_fits_together(name: str) -> None:
 @pytest.mark.parametrize("topology", topologies())
 def test_a_hardware_class_can_be_planned_with_defaults(name: str, topology: str) -> None:
     ports = {slot["port"] for slot in HARDWARE[name]["slots"]}
-    if topology in ("triangle", "ring") and len(ports) < 2:
+    if TOPOLOGIES[topology].neighbours and len(ports) < 2:
         pytest.skip("not run: a ring takes two ports")
     plan = make(HOSTS[topology], {"topology": topology}, HARDWARE[name])
     assert len(plan["hosts"]) == HOSTS[topology]

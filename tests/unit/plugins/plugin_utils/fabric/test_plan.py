@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowle
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import (
     CLASS,
     addresses,
@@ -35,7 +36,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import (
     refusal,
 )
 
-COUNTS = {"single": (1, 1), "direct": (2, 2), "triangle": (3, 3), "ring": (3, 12), "switch": (1, 24)}
+COUNTS = {each.name: (each.least, each.most or (12 if each.cables else 24)) for each in TOPOLOGIES.values()}
 
 
 @st.composite
