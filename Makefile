@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -eu -o pipefail -c
+# An owner's Python keeps what it has compiled. Where this is set, each of hundreds of processes compiles all again.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo demo-bench docs test test-more test-long test-real link setup lab-deps clean bench
 
 help: ## what can be made, with its minutes on two cores

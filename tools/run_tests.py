@@ -317,8 +317,7 @@ def run(stage: Stage) -> tuple[str, float, float]:
             print(f"{stage.name}: its first failure\n{first.read_text('utf-8', 'replace')}", flush=True)
 
     environment = {
-        # An owner's Python keeps what it has compiled. Where this variable is set, each of hundreds of processes compiles all again.
-        **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+        **os.environ,
         "PATH": os.pathsep.join([str(venv / "bin"), os.environ["PATH"]]),
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / stage.core),
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
