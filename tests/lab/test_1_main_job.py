@@ -18,20 +18,31 @@ def snapshot() -> dict[str, str]:
     return {node: sh(node, INVENTORY_OF_A_NODE) for node in NODES}
 
 
-def test_plan_then_check_touch_nothing_and_show_the_change(tmp_path: pathlib.Path) -> None:
+@pytest.fixture
+def bare() -> dict[str, str]:
+    """Return what nodes without our fabric have."""
     before = snapshot()
     if not all("cannot access '/etc/dgxspark'" in seen for seen in before.values()):  # a lab that was used before
         assert play("playbooks/teardown.yml").code == 0
         before = snapshot()
+    return before
+
+
+@pytest.mark.long
+def test_a_plan_touches_nothing(bare: dict[str, str], tmp_path: pathlib.Path) -> None:
     plan = tmp_path / "plan.json"
     planned = play("playbooks/plan.yml", "-e", f"dgxspark_plan_file={plan}")
     assert planned.code == 0, planned.output
     assert sorted(json.loads(plan.read_text())["hosts"]) == list(NODES)
+    assert snapshot() == bare
+
+
+def test_a_check_touches_nothing_and_shows_the_change(bare: dict[str, str]) -> None:
     checked = play("site.yml", "--check", "--diff", "--tags", "fabric")
     assert checked.code == 0, checked.output
     assert all(checked.changed[node] for node in NODES)
     assert "10.100." in checked.output
-    assert snapshot() == before
+    assert snapshot() == bare
 
 
 @pytest.mark.long
@@ -82,6 +93,7 @@ def test_the_second_run_changes_nothing() -> None:
     WHOLE.update(NODES)
 
 
+@pytest.mark.long
 def test_a_part_of_the_nodes_is_proven_as_far_as_it_goes(report: pathlib.Path) -> None:
     """Under a limit, pairs with hosts outside it are not run, and the verdict is about the rest."""
     proof = prove(report, "spark[1:2]")

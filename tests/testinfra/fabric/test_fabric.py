@@ -10,6 +10,7 @@ import atexit
 import ipaddress
 import json
 import os
+import shutil
 import tempfile
 
 import pytest
@@ -19,9 +20,13 @@ import pytest
 NODES = {"default": 2}.get(os.environ.get("MOLECULE_SCENARIO_NAME", ""), 4)
 CACHE = os.environ.get("DGXSPARK_LAB_CACHE") or os.path.expanduser("~/.cache/dgxspark-lab")
 PORT = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
+# A login costs an emulated node more than most commands do: one serves all tests of a node.
+SOCKETS = tempfile.mkdtemp(prefix="dgxspark-")
+atexit.register(shutil.rmtree, SOCKETS, ignore_errors=True)
+MASTER = f"  ControlMaster auto\n  ControlPath {SOCKETS}/%C\n  ControlPersist 10\n"
 SSH = "".join(
     f"Host spark{number}\n  HostName 127.0.0.1\n  Port {PORT + number}\n  User root\n  IdentityFile {CACHE}/id_lab\n"
-    f"  HostKeyAlias dgxspark-lab\n  UserKnownHostsFile {CACHE}/known_hosts\n"
+    f"  HostKeyAlias dgxspark-lab\n  UserKnownHostsFile {CACHE}/known_hosts\n{MASTER}"
     for number in range(1, NODES + 1)
 )
 with tempfile.NamedTemporaryFile("w", prefix="dgxspark-ssh-", delete=False) as _file:
