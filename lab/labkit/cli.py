@@ -72,6 +72,12 @@ def parser() -> argparse.ArgumentParser:
     link.add_argument("state", choices=("up", "down"))
     cables = commands.add_parser("cables", help="join functions by cables alone, or all of them by the switch")
     cables.add_argument("cables", nargs="+", metavar="CABLE", help="spark1:2=spark2:1 …, or switch")
+    port = commands.add_parser("port", help="make the switch's port of one function drop, delay or reorder frames")
+    port.add_argument("node")
+    port.add_argument("function")
+    port.add_argument(
+        "fault", nargs="+", metavar="FAULT", help="mtu=BYTES, delay=MS, loss=PERCENT, reorder=PERCENT; or well"
+    )
     power = commands.add_parser("power", help="cut a node's power, give it again, or press its reset button")
     power.add_argument("action", choices=("on", "off", "reset"))
     power.add_argument("node")
@@ -120,6 +126,12 @@ def dispatch(arguments: argparse.Namespace, lab: Cluster) -> int:
     elif command == "cables":
         lab.cables(None if arguments.cables == ["switch"] else [configuration.cable(text) for text in arguments.cables])
         say(f"Cables: {', '.join(arguments.cables)}.")
+    elif command == "port":
+        function = configuration.function_index(arguments.function)
+        lab.port(node, function, configuration.port_fault(arguments.fault))
+        say(
+            f"{configuration.node_name(node)}: port of {configuration.FUNCTIONS[function]} {' '.join(arguments.fault)}."
+        )
     elif command == "power":
         lab.power(node, arguments.action)
         say(f"{configuration.node_name(node)}: power {arguments.action}.")

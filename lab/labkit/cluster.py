@@ -58,6 +58,7 @@ class Cluster:
         self.say = say
         self.wire = config.run / "wire"
         self.cables_file = config.run / "cables"
+        self.faults_file = config.run / "faults"
 
     # --- what is there -------------------------------------------------------------------------------------------
 
@@ -205,6 +206,7 @@ class Cluster:
                 str(image.HERE / "switch.py"),
                 str(self.wire),
                 str(self.cables_file),
+                str(self.faults_file),
                 ",".join(plugs),
                 processes.marker(self.config.run, SWITCH),
             ],
@@ -301,19 +303,32 @@ class Cluster:
         if twice := sorted({plug for plug in ends if ends.count(plug) > 1}):
             raise LabError(f"Function {', '.join(twice)} (node.function) has two cables.", "Give it one.")
         with self.locked():
-            switch = processes.find(self.config.run).get(SWITCH)
-            if switch is None:
-                raise LabError(f"Lab {self.config.name!r} is not up.", "lab/lab up starts it.")
-            if pairs is None:
-                self.cables_file.unlink(missing_ok=True)
-            else:
-                new = self.cables_file.with_suffix(".new")
-                new.write_text(json.dumps(pairs), encoding="utf-8")
-                new.rename(self.cables_file)
-            os.kill(switch, signal.SIGHUP)
+            self._tell_switch(self.cables_file, pairs)
             for node in self.nodes():
                 if node.state == "running":
                     self._plug(node.number)
+
+    def port(self, number: int, function: int, fault: dict[str, float]) -> None:
+        """Give the port of one function a fault (labkit.switch.Fault's fields); none mends it."""
+        self.require(number)
+        with self.locked():
+            faults = {}
+            with contextlib.suppress(FileNotFoundError):
+                faults = json.loads(self.faults_file.read_text(encoding="utf-8"))
+            self._tell_switch(self.faults_file, faults | {plug_name(number, function): fault})
+
+    def _tell_switch(self, path: Path, data: object) -> None:
+        """Let the switch read this data from one of its files; None removes the file."""
+        switch = processes.find(self.config.run).get(SWITCH)
+        if switch is None:
+            raise LabError(f"Lab {self.config.name!r} is not up.", "lab/lab up starts it.")
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            new = path.with_suffix(".new")
+            new.write_text(json.dumps(data), encoding="utf-8")
+            new.rename(path)
+        os.kill(switch, signal.SIGHUP)
 
     def _plug(self, number: int) -> None:
         """Give each of the node's functions a carrier if it has a cable."""

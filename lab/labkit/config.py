@@ -153,6 +153,33 @@ def plug_name(node: int, function: int) -> str:
     return f"{node}.{function + 1}"
 
 
+FAULTS = {"mtu": (68, 9216), "delay": (0, 10_000), "loss": (0, 100), "reorder": (0, 100)}
+"""What may be wrong with a port of the switch, with its least and largest value: bytes, ms, percent, percent."""
+
+
+def port_fault(words: list[str]) -> dict[str, float]:
+    """Return a port's fault of words such as `mtu=1500 loss=2`; `well` is none.
+
+    Raises LabError for anything else.
+    """
+    if words == ["well"]:
+        return {}
+    fault: dict[str, float] = {}
+    for word in words:
+        name, _equals, value = word.partition("=")
+        if name not in FAULTS or name in fault or not re.fullmatch(r"\d{1,5}(\.\d{1,3})?", value, re.ASCII):
+            raise LabError(
+                f"{word!r} is no fault of a port.", f"Faults are {', '.join(f'{f}=N' for f in FAULTS)}, or well."
+            )
+        least, most = FAULTS[name]
+        if not least <= float(value) <= most:
+            raise LabError(f"{word!r} cannot be.", f"{name} is from {least} to {most}.")
+        fault[name] = float(value)
+    if fault.get("reorder") and not fault.get("delay"):
+        raise LabError("reorder without delay changes nothing.", "Add delay=N: reordered frames overtake delayed ones.")
+    return fault
+
+
 def cable(text: str) -> list[str]:
     """Return the two plugs of a cable such as `spark1:2=spark2:1`.
 

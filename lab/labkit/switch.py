@@ -4,20 +4,25 @@
 """The lab's wire: one learning layer-2 switch, to which each function of each node connects by a unix socket.
 
 QEMU's `stream` netdev prefixes each frame with its length (4 bytes, big endian). Frames leave this process only
-through these sockets. Run as `switch.py SOCKET CABLES PLUG,…`: it listens on SOCKET-PLUG for each plug, and serves until
-killed. If the file CABLES, a list of pairs of plugs, exists, it acts as these cables instead; SIGHUP rereads it.
+through these sockets. Run as `switch.py SOCKET CABLES PORTS PLUG,…`: it listens on SOCKET-PLUG for each plug, and serves until
+killed. If the file CABLES, a list of pairs of plugs, exists, it acts as these cables instead. The file PORTS says what is wrong
+with which plug's port (`Fault`). SIGHUP rereads both.
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import json
+import random
 import select
 import signal
 import socket
 import struct
 import sys
+import time
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 
 MAX_FRAME = 9216
@@ -27,6 +32,33 @@ QUEUE_BYTES = 8 << 20
 MAX_ADDRESSES = 4096
 READ_BYTES = 1 << 18
 LENGTH = struct.Struct(">I")
+ETHERNET = 14 + 4
+"""Header and one tag: what a frame may have beyond its MTU."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a port, for frames in both directions.
+
+    mtu: longer packets are dropped (bytes). delay: of each frame (ms). loss, reorder: percent of frames; those that are reordered are
+    not delayed, as with Linux' netem.
+    """
+
+    mtu: int = MAX_FRAME
+    delay: float = 0.0
+    loss: float = 0.0
+    reorder: float = 0.0
+
+    def drops(self, frame: bytes) -> bool:
+        """Whether this frame, with its length prefix, is lost here."""
+        return len(frame) - LENGTH.size > self.mtu + ETHERNET or random.uniform(0, 100) < self.loss
+
+    def seconds(self) -> float:
+        """Return how long the next frame takes."""
+        return 0.0 if random.uniform(0, 100) < self.reorder else self.delay / 1000
+
+
+NO_FAULT = Fault()
 
 
 class Table:
@@ -128,6 +160,9 @@ class Switch:
         self.ports: dict[int, Port] = {}
         self.table = Table()
         self.segments: dict[str, int] | None = None
+        self.faults: dict[str, Fault] = {}
+        self.late: list[tuple[float, int, int, bytes]] = []
+        self.count = 0
 
     def lay(self, cables: list[list[str]] | None) -> None:
         """Join plugs only by these cables; None: join all of them by one switch."""
@@ -172,6 +207,29 @@ class Switch:
         for frame in split(port.received):
             table.learn(frame[10:16], number)
             for target in table.targets(frame[4:10], number, everyone):
+                if self.faults and not self.passes(frame, number, target):
+                    continue
+                self.ports[target].put(frame)
+                touched.add(target)
+        return touched
+
+    def passes(self, frame: bytes, number: int, target: int) -> bool:
+        """Whether a frame goes on at once: one that a faulty port drops does not, and one that it delays is kept until its time."""
+        faults = [self.faults.get(self.ports[end].plug, NO_FAULT) for end in (number, target)]
+        if any(fault.drops(frame) for fault in faults):
+            return False
+        wait = sum(fault.seconds() for fault in faults)
+        if wait:
+            self.count += 1  # of two that are due at the same time, the first goes first
+            heapq.heappush(self.late, (time.monotonic() + wait, self.count, target, frame))
+        return not wait
+
+    def due(self) -> set[int]:
+        """Queue the delayed frames whose time has come; return their ports."""
+        touched: set[int] = set()
+        while self.late and self.late[0][0] <= time.monotonic():
+            *_when, target, frame = heapq.heappop(self.late)
+            if target in self.ports:
                 self.ports[target].put(frame)
                 touched.add(target)
         return touched
@@ -191,7 +249,10 @@ class Switch:
     def serve(self) -> None:
         """Forward frames forever."""
         while True:
-            for number, event in self.poll.poll():
+            wait = max(0.0, self.late[0][0] - time.monotonic()) if self.late else None
+            events = self.poll.poll(wait)
+            self.send({number for number in self.due() if not self.ports[number].blocked})
+            for number, event in events:
                 if number in self.listeners:
                     self.plug(number)
                 elif number in self.ports:
@@ -209,7 +270,7 @@ class Switch:
 
 def main() -> int:
     """Serve on one unix socket per plug."""
-    path, cables, plugs = sys.argv[1:4]
+    path, cables, ports, plugs = sys.argv[1:5]
     listeners = {plug: socket.socket(socket.AF_UNIX) for plug in plugs.split(",")}
     for plug, listener in listeners.items():
         listener.bind(f"{path}-{plug}")
@@ -221,6 +282,10 @@ def main() -> int:
             switch.lay(json.loads(Path(cables).read_text(encoding="utf-8")))
         except FileNotFoundError:
             switch.lay(None)
+        switch.faults = {}
+        with contextlib.suppress(FileNotFoundError):
+            found = json.loads(Path(ports).read_text(encoding="utf-8"))
+            switch.faults = {plug: Fault(**settings) for plug, settings in found.items()}
 
     signal.signal(signal.SIGHUP, lay)
     lay()

@@ -113,3 +113,28 @@ def test_a_cable_joins_two_functions() -> None:
 def test_what_is_no_cable_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(LabError, match="spark1:2=spark2:1"):
         config.cable(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ("well", {}),
+        ("mtu=1500", {"mtu": 1500}),
+        ("delay=40 reorder=25 loss=0.5", {"delay": 40, "reorder": 25, "loss": 0.5}),
+    ],
+)
+def test_a_port_has_the_faults_that_are_named(words: str, fault: dict[str, float]) -> None:
+    assert config.port_fault(words.split()) == fault
+
+
+@pytest.mark.parametrize(
+    "words", ["", "mtu", "mtu=", "mtu=67", "loss=101", "loss=-1", "loss=²", "jitter=1", "well loss=1", "loss=1 loss=2"]
+)
+def test_what_is_no_fault_of_a_port_is_refused(words: str) -> None:
+    with pytest.raises(LabError):
+        config.port_fault(words.split() or [""])
+
+
+def test_reordering_needs_a_delay_to_overtake() -> None:
+    with pytest.raises(LabError, match="delay"):
+        config.port_fault(["reorder=5"])

@@ -188,3 +188,39 @@ def test_cables_join_their_two_ends_alone_and_a_switch_joins_all_again(wire: Wir
     one.sendall(frame(EVERYONE, A, 77))
     assert read(two) == frame(EVERYONE, A, 77), "nothing of what was sent on other cables has come here"
     assert read(three) == frame(EVERYONE, A, 77)
+
+
+def test_a_port_with_a_smaller_mtu_drops_what_is_longer_both_ways(wire: Wire) -> None:
+    one, two = wire.plug("a"), wire.plug("b")
+    wire.switch.faults = {"b": switch.Fault(mtu=1500)}
+    for sender, receiver, source, target in ((one, two, A, B), (two, one, B, A)):
+        sender.sendall(frame(target, source, 9018) + frame(target, source, 1514))
+        assert read(receiver) == frame(target, source, 1514)
+    wire.switch.faults = {}
+    one.sendall(frame(B, A, 9018))
+    assert read(two) == frame(B, A, 9018)
+
+
+def test_a_port_that_delays_does_so_and_keeps_the_order(wire: Wire) -> None:
+    one, two = wire.plug("a"), wire.plug("b")
+    wire.switch.faults = {"a": switch.Fault(delay=150), "b": switch.Fault(delay=50)}
+    begun = time.monotonic()
+    one.sendall(frame(B, A, 60) + frame(B, A, 61))
+    assert [read(two), read(two)] == [frame(B, A, 60), frame(B, A, 61)]
+    assert time.monotonic() - begun >= 0.2
+
+
+def test_frames_that_are_reordered_overtake_the_delayed_ones(wire: Wire) -> None:
+    one, two = wire.plug("a"), wire.plug("b")
+    wire.switch.faults = {"a": switch.Fault(delay=30, reorder=50)}
+    sent = [frame(B, A, size) for size in range(60, 160)]
+    one.sendall(b"".join(sent))
+    heard = [read(two) for _frame in sent]
+    assert heard != sent and sorted(heard) == sorted(sent)
+
+
+def test_a_port_that_loses_frames_loses_about_as_many_as_said() -> None:
+    fault = switch.Fault(loss=25)
+    lost = sum(fault.drops(frame(A, B)) for _frame in range(4000))
+    assert 800 < lost < 1200
+    assert not any(switch.Fault().drops(frame(A, B, switch.MAX_FRAME)) for _frame in range(100))
