@@ -193,7 +193,7 @@ def test_what_is_there_after_the_first_run(cluster: Owner) -> None:
     )
 
 
-@pytest.mark.more
+@pytest.mark.long  # `make test-more` has it of Molecule's scenario
 def test_the_second_run_changes_nothing(cluster: Owner) -> None:
     again = cluster.run()
     assert again.code == 0, again.output
