@@ -1,16 +1,18 @@
 """The fabric on a bad day: a lossy wire, hosts in another order, a host that left and comes back, one host at a time.
 
-Not here, since the guest cannot: delay (its kernel has no sch_netem). NetworkManager: test_9_renderers.py.
+The guest's kernel has no sch_netem: the switch's ports delay, reorder and drop (`lab/lab port`). NetworkManager:
+test_9_renderers.py.
 """
 
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 
 import pytest
 import yaml
-from harness import NODES, ROOT, make_so, play, prove, sh
+from harness import NODES, ROOT, lab, make_so, play, prove, sh
 
 pytestmark = pytest.mark.long
 
@@ -49,6 +51,36 @@ def test_a_wire_that_loses_packets_is_named_with_its_node(report: pathlib.Path) 
     warned = [each["where"] for each in proof.report["warnings"] if each["id"] == "rdma.repeated"]
     assert any(where.startswith("spark2 ") for where in warned), proof.report["warnings"]
     assert not [each for each in prove(report).report["warnings"] if each["id"] == "rdma.repeated"]
+
+
+def test_a_switch_port_with_a_smaller_mtu_is_named_with_what_to_set(report: pathlib.Path) -> None:
+    make_so()
+    lab("port", "spark2", "1", "mtu=1500")
+    try:
+        proof = prove(report)
+    finally:
+        lab("port", "spark2", "1", "well")
+    assert proof.verdict == "failed"
+    (cause,) = proof.report["causes"]
+    assert (cause["id"], cause["where"]) == ("mtu.path", "spark2 p0f0")
+    assert "switch ports" in cause["remedy"]
+
+
+def test_a_wire_that_reorders_passes_and_is_named_where_it_is(report: pathlib.Path) -> None:
+    make_so()
+    lab("port", "spark2", "1", "delay=15", "reorder=25")
+    try:
+        proof = prove(report)
+    finally:
+        lab("port", "spark2", "1", "well")
+    assert proof.verdict == "passed", proof.output
+    grown = {
+        each["where"]: sum(map(int, re.findall(r"\+(\d+)", each["message"])))
+        for each in proof.report["warnings"]
+        if each["id"] == "rdma.repeated"
+    }
+    # Its peers see it, too; nobody as often as the node behind that port.
+    assert max(grown, key=grown.__getitem__).startswith("spark2 p0f0"), grown
 
 
 def test_hosts_in_another_order_change_nothing_where_they_are_pinned(tmp_path: pathlib.Path) -> None:
