@@ -1,0 +1,79 @@
+"""tools/refresh.py against a stand-in of the package index and of GitHub: what is newer, what is touched, what was not looked at."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import pathlib
+import runpy
+import threading
+import typing as t
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = runpy.run_path(str(ROOT / "tools" / "refresh.py"))
+FILE = [{"yanked": False}]
+RELEASES = {
+    "0.33.0": FILE, "0.34.0": FILE, "0.34.0rc1": FILE, "0.35.0": [{"yanked": True}], "0.36.0": [], "0.2.0": FILE, "x": FILE,
+}  # fmt: skip
+LOOKED: dict[str, t.Any] = {
+    "packages": {"vllm": {"engine": "vllm", "touches": "tables"}, "sglang": {"engine": "sglang", "touches": "tables"}},
+    "releases": {
+        "up/multus": {"component": "multus", "touches": "digests"},
+        "up/gone": {"component": "multus", "touches": "x"},
+    },
+    "recipes": ["up/recipes"],
+}
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        known: dict[str, t.Any] = {
+            "/vllm/json": {"releases": RELEASES},
+            "/sglang/json": {"releases": []},
+            "/up/multus/releases/latest": {"tag_name": "v99.1\x1b[2J"},
+            "/up/recipes/commits?per_page=1": [
+                {"sha": "a" * 40, "commit": {"committer": {"date": "2026-11-20T00:00:00Z"}}}
+            ],
+        }
+        body = json.dumps(known.get(self.path)).encode()
+        self.send_response(200 if self.path in known else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: t.Any) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture(scope="module")
+def report() -> t.Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    yield TOOL["report"](TOOL["Asked"](url, url), LOOKED)
+    server.shutdown()
+
+
+def test_only_final_releases_with_files_that_are_newer_than_the_oldest_table_count() -> None:
+    assert TOOL["finals"](RELEASES) == ["0.2.0", "0.33.0", "0.34.0"]
+    assert TOOL["without_table"]("vllm", TOOL["finals"](RELEASES)) == ["0.34.0"]
+
+
+def test_a_new_release_is_named_with_what_it_touches(report: str) -> None:
+    assert "vllm: newest release 0.34.0" in report and "without a table: 0.34.0" in report
+    assert "profiles claim ranges without 0.34.0" in report
+    assert "up/multus: v99.1" in report and "\x1b" not in report
+    assert "up/recipes: newest commit aaaaaaaaaa of 2026-11-20" in report
+
+
+def test_what_was_not_reached_is_said(report: str) -> None:
+    assert "## Not looked at" in report and "- up/gone: " in report.partition("## Not looked at")[2]
+
+
+def test_what_is_looked_at_exists() -> None:
+    looked = TOOL["yaml"].safe_load((ROOT / "tools" / "refresh.yml").read_text(encoding="utf-8"))
+    for entry in looked["packages"].values():
+        if "known" in entry:
+            assert (ROOT / entry["known"].partition(": ")[0]).exists()
