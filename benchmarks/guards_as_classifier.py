@@ -2,8 +2,9 @@
 
 Usage: guards_as_classifier.py [tune|test|blind]. For each family of texts, a model that writes them is judged by the whole bench at 1, 4 and 8
 requests at once: garbage passes if the level is good, benign text fails if it is not. `always`: it writes garbage to all requests;
-`together`: alone it is sound; `load`: it is sound whenever it is asked the greedy prompt; `unknown`: it is sound whenever the answer is
-known, so that only the texts can tell. Beneath, the same for the guard of a single text.
+`together`: alone it is sound; `load`: it is sound whenever it is asked the greedy prompt; `begun`: its garbage follows the question, up to
+the limit; `answered`: it follows the right answer; `unknown`: it is sound whenever the answer is known, so that only the texts can tell.
+Beneath, the same for the guard of a single text.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def whole(half: guard_texts.Half) -> list[str]:
     bad, good = guard_texts.of(half, True), guard_texts.of(half, False)
     lines, by = (
         [
-            "| n | garbage passes, always | together | load only | unknown only | benign fails |",
-            "|---|---|---|---|---|---|",
+            f"| n | garbage passes: {' | '.join(judged.MODES)} | benign fails |",
+            "|---|" + "---|" * (len(judged.MODES) + 1),
         ],
         dict[str, str](),
     )
