@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Netdev, Node
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.topologies import TOPOLOGIES
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import outliers
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.schedule import (
     KINDS,
@@ -92,7 +93,7 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
             return _failed(subject, (end, peer), cause, message, "Run site.yml --tags fabric.", end.place)
         message = f"{end} cannot reach {peer} ({peer.vf.address}), not even with a small packet ({small})."
         heard = evidence.answers.get(("arp", end.host, netdev_of(evidence, end), peer.vf.address)) or {}
-        remedy = "See the link and ARP steps; then the switch."
+        remedy = f"See the link and ARP steps; then {_between(evidence)}."
         if [mac.lower() for mac in heard.get("macs", ())] == [peer.vf.mac.lower()]:
             message = f"{message.rstrip('.')}, although it answers ARP."
             remedy = (
@@ -165,6 +166,16 @@ def _owners(evidence: Evidence) -> dict[str, Owner]:
     return found
 
 
+def _between(evidence: Evidence) -> str:
+    """Name what to look at between two ports that have a link and do not hear each other."""
+    if TOPOLOGIES[evidence.topology].cables:
+        return (
+            f"the cables: one that leads to another port or host than the topology `{evidence.topology}` says is as silent as none. "
+            "discover.yml shows which ports hear each other"
+        )
+    return "the switch's VLANs"
+
+
 def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mapping[str, Owner]) -> Result:
     subject = f"{end} > {peer}"
     ends = (end, peer)
@@ -177,7 +188,7 @@ def _arp(evidence: Evidence, end: End, peer: End, answer: Plain, owners: t.Mappi
         return _failed(subject, ends, "arp.not-sent", message, "See the link step.", end.place)
     if not macs:
         message = f"nothing answers ARP from {end} for {address}, which is planned for {peer}."
-        return _failed(subject, ends, "arp.silent", message, "See the link and GID steps; then the switch's VLANs.")
+        return _failed(subject, ends, "arp.silent", message, f"See the link and GID steps; then {_between(evidence)}.")
     wrong = [mac for mac in macs if mac != peer.vf.mac.lower()]
     told = [_answerer(evidence, peer, mac, owners.get(mac)) for mac in wrong]
     cause, blame, _text, remedy = told[0]

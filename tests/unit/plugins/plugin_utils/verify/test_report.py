@@ -186,6 +186,18 @@ def test_no_function_is_blamed_when_nothing_is_well() -> None:
     report = cluster.outcome()
     assert {cause["id"] for cause in report["causes"]} == {"arp.silent"}
     assert not any("p0f" in cause["where"] for cause in report["causes"])
+    assert "VLAN" in report["causes"][0]["remedy"]
+
+
+def test_cables_that_lead_elsewhere_are_looked_for_where_there_is_no_switch() -> None:
+    cluster = Cluster(2)
+    cluster.plan["topology"] = "direct"
+    for host, peer in ((1, 2), (2, 1)):
+        for subnet in (0, 1, 8, 9):
+            cluster.arp[f"spark{host}", f"10.100.{subnet}.{peer}"] = {"macs": []}
+    (cause,) = cluster.outcome()["causes"]
+    assert cause["id"] == "arp.silent"
+    assert "cables" in cause["remedy"] and "discover.yml" in cause["remedy"] and "VLAN" not in cause["remedy"]
 
 
 @settings(deadline=None, max_examples=examples(40))
