@@ -67,18 +67,24 @@ def _imported(text: str) -> list[str]:
     names: list[str] = []
     for of, what in _ANY_IMPORT.findall(text):
         if hasattr(importlib.import_module(of), "__path__"):  # a folder: the imported names are modules
-            names += [f"{of}.{name.split(' as ')[0].strip()}" for name in what.strip("()").split(",") if name.strip()]
+            names += [f"{of}.{name.split(' as ')[0]}" for name in _names(what)]
         else:
             names.append(of)
     return names
+
+
+def _names(imported: str) -> list[str]:
+    """Split what an import names, in parentheses and on several lines or not."""
+    return [name.strip() for name in imported.strip("()").split(",") if name.strip()]
 
 
 def _flat(match: re.Match[str], wanted: list[str]) -> str:
     """Rewrite an import from this collection, and record the module whose source it needs."""
     space, of, names = match.groups()
     if hasattr(importlib.import_module(of), "__path__"):  # a folder: the imported names are modules
-        wanted += [f"{of}.{name.strip()}" for name in names.split(",")]
-        return f"{space}import {names}"
+        # `import` takes no parentheses.
+        wanted += [f"{of}.{name.split(' as ')[0]}" for name in _names(names)]
+        return f"{space}import {', '.join(_names(names))}"
     wanted.append(of)
     return f"{space}from {_last(of)} import {names}"
 

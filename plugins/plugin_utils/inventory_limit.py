@@ -36,13 +36,17 @@ def _command(names: t.Sequence[str]) -> str:
     return f"-l '~^{stem}{numbers}$'"
 
 
+_DEFAULT = "/etc/ansible/hosts"  # what Ansible takes where no inventory is given
+
+
 def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True, sources: t.Sequence[str] = ()) -> str:
     """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none.
 
     sources: the values of `-i`.
     """
     if needed and not groups.get("all"):
-        absent = [each for each in map(str, sources) if "," not in each and not pathlib.Path(each).exists()]
+        given = [each for each in map(str, sources) if each != _DEFAULT]
+        absent = [each for each in given if "," not in each and not pathlib.Path(each).exists()]
         if not absent:
             raise CollectionError(
                 "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "

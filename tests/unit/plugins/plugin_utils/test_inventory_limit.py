@@ -75,6 +75,11 @@ def test_a_host_without_its_comma_is_said_to_be_one(tmp_path: pathlib.Path) -> N
     assert all_hosts({"all": ["spark1"]}, sources=["absent"]) == "all"
 
 
+def test_without_an_inventory_no_file_is_blamed_that_nobody_named() -> None:
+    with pytest.raises(CollectionError, match="Give one with -i"):
+        all_hosts({"all": []}, sources=["/etc/ansible/hosts"])
+
+
 @pytest.mark.parametrize("groups", [FOUR, LAST], ids=["four Sparks", "controller last"])
 @pytest.mark.parametrize(
     ("limit", "names"),

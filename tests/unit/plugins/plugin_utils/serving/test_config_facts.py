@@ -33,6 +33,7 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     "Qwen/Qwen3-Coder-Next-FP8": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {"head": None}),
     "Intel/Qwen3-Coder-Next-int4-AutoRound": ("nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", {"head": None}),
     "nvidia/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
+    "Qwen/Qwen3.8-27B-FP8": ("Qwen/Qwen3.6-27B-FP8", {}),
     "RadixArk/Qwen3.8-27B-NVFP4": ("nvidia/Qwen3.6-27B-NVFP4", {}),
     "local-inference-lab/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
     "nvidia/Qwen3.8-Flash-Next-NVFP4": ("RadixArk/Qwen3.8-Flash-Next-NVFP4", {}),
@@ -48,6 +49,11 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
         )
         for cut, left in ((25, 96), (50, 64))
     },
+    # The quantized repository has params.json alone, which vLLM loads with another class.
+    "mistralai/Mistral-Small-4-119B-2603-NVFP4": (
+        "mistralai/Mistral-Small-4-119B-2603",
+        {"architecture": "PixtralForConditionalGeneration"},
+    ),
     "nvidia/Llama-3.3-70B-Instruct-NVFP4": ("meta-llama/Llama-3.3-70B-Instruct", {}),
 }
 # Files without a list of quantized modules, though the checkpoints are quantized: their precision rests on its sources.
