@@ -54,7 +54,8 @@ _raw:
   contains:
     report:
       description: >-
-        The C(headline), the C(logs) that were read, C(traffic) (what NCCL's lines prove, V(null) without them), and the C(findings), causes first. Its format is defined by a JSON Schema.
+        The C(headline), the C(logs) that were read, C(traffic) (what NCCL's lines prove, V(null) without them), and the C(findings),
+        causes first. Its format is defined by a JSON Schema.
       type: dict
     table:
       description: The report as lines for a terminal.

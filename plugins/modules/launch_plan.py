@@ -156,7 +156,8 @@ plan:
         - Findings, each with C(rule), C(severity), C(names), C(message), C(remedy) and C(source).
         - C(rule) is the id of a rule, or C(evidence.ROW) where an equal row went wrong, C(image.engine) where the image is known to
           contain another version, C(image.mods) for what the image must have, C(facts.unjudged) where the model is not known,
-          C(facts.from), C(facts.sibling) and C(facts.not-found) for where its facts come from, C(facts.differ), C(facts.unread) and C(facts.inferred) for its own files, or C(arguments.…), C(platform.…),
+          C(facts.from), C(facts.sibling) and C(facts.not-found) for where its facts come from, C(facts.differ), C(facts.unread) and
+          C(facts.inferred) for its own files, or C(arguments.…), C(platform.…),
           C(speculation.…), C(hosts.idle), C(recipe.refused) or C(nccl.unseen).
         - C(engine.changed) says what was dropped because a profile, a variant or O(overrides) names another engine than the one below.
         - If a rule depends on an unknown setting, its severity is one level lower, and the remedy names the setting to specify.
