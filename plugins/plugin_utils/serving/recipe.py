@@ -443,6 +443,6 @@ class _Maker:
         self.told(
             f"model {self.model}",
             "setting",
-            "no profile knows it: its facts may come from its config.json (k8s_dgx_model_config)",
+            "no profile knows it: its facts are those of its own config.json, if that can be read (facts.from, facts.not-found)",
         )
         return {}
