@@ -21,7 +21,7 @@ docs: ## 2 min: the documentation site, build/docs/html
 	venv=$$(python3 tools/setup.py docs)
 	"$$venv/bin/python" tools/docs.py
 
-test: ## 10 min: what finds most faults; no root, no virtual machine
+test: ## 6 min: what finds most faults; no root, no virtual machine
 	venv=$$(python3 tools/setup.py newest)
 	"$$venv/bin/python" tools/run_tests.py test $(STAGES)
 

@@ -29,12 +29,11 @@ class ActionModule(ControllerAction):
         host = str(self.task_vars.get("inventory_hostname", ""))
         said = ""
         until = time.monotonic() + _STARTING_S
+        while self._not_begun(asked["jid"]) and time.monotonic() < until:
+            time.sleep(1)
         while True:
             began = time.monotonic()
             seen = self._job(asked["jid"], "status")
-            if seen.get("failed") and began < until and self._not_begun(asked["jid"]):
-                time.sleep(1)
-                continue
             if seen.get("failed") or seen.get("finished"):
                 self._job(asked["jid"], "cleanup")
                 if seen.get("failed") and not seen.get("msg"):

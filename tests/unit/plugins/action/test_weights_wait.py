@@ -17,7 +17,7 @@ DONE = {"finished": True, "manifest": {"files": []}}
 
 
 class Node:
-    """Its task's file appears after `late` seconds."""
+    """Its task's file appears after `late` seconds; each question to it takes half a second."""
 
     def __init__(self, late: float) -> None:
         self.late, self.now = late, 0.0
@@ -27,6 +27,7 @@ class Node:
 
     def __call__(self, *, module_name: str, module_args: Plain, task_vars: t.Any) -> Plain:
         there = self.now >= self.late
+        self.now += 0.5
         if module_name == "ansible.builtin.stat":
             assert module_args["path"] == f"/home/a/.ansible_async/{JOB}"
             return {"stat": {"exists": there}}
@@ -46,9 +47,10 @@ def run(node: Node, monkeypatch: pytest.MonkeyPatch) -> Plain:
     return dict(plugin.run(None, {"inventory_hostname": "spark1"}))
 
 
-def test_a_busy_node_may_take_a_while_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ansible says after 2.5 s that the task has started, whether its file is there or not."""
-    assert run(Node(late=20), monkeypatch)["manifest"] == DONE["manifest"]
+@pytest.mark.parametrize("late", [0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 20])
+def test_a_busy_node_may_take_a_while_to_begin(late: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible says after 2.5 s that the task has started, whether its file is there or not; it may appear between two questions."""
+    assert run(Node(late), monkeypatch)["manifest"] == DONE["manifest"]
 
 
 def test_a_task_that_never_begins_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
