@@ -187,19 +187,7 @@ GLM_52 = {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa"
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 
 # By the profile's model, or one of the same make-up: (config.json, hf_quant_config.json).
-# transformers, Mistral4Config: its defaults are this checkpoint's. The vision tower's numbers were not available.
-MISTRAL_SMALL_4: Tree = {
-    "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
-    "text_config": {
-        "model_type": "mistral4", "vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 12288,
-        "moe_intermediate_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 32,
-        "n_shared_experts": 1, "n_routed_experts": 128, "num_experts_per_tok": 4, "first_k_dense_replace": 0,
-        "kv_lora_rank": 256, "q_lora_rank": 1024, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 128,
-        "max_position_embeddings": 1048576, "tie_word_embeddings": False,
-    },
-}  # fmt: skip
 PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
-    "mistralai/Mistral-Small-4-119B-2603": (MISTRAL_SMALL_4, None),
     "google/gemma-4-26B-A4B-it": (
         gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
                num_global_key_value_heads=2, enable_moe_block=True, num_experts=128, top_k_experts=8,

@@ -23,6 +23,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import pathlib
 import signal
@@ -340,7 +341,7 @@ def recorded(host: Host, identity: str) -> Journal:
         if strange or not all(each is None or isinstance(each, str) for each in said):
             raise ValueError("a path or a name is damaged")
         deadline = float(found["deadline"])
-        if deadline != deadline:  # not a number
+        if math.isnan(deadline):
             raise ValueError("no time")
         return Journal(identity, deadline, files, said[0] or "", said[1], said[2])
     except OSError as exc:

@@ -49,11 +49,6 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
         )
         for cut, left in ((25, 96), (50, 64))
     },
-    # The quantized repository has params.json alone, which vLLM loads with another class.
-    "mistralai/Mistral-Small-4-119B-2603-NVFP4": (
-        "mistralai/Mistral-Small-4-119B-2603",
-        {"architecture": "PixtralForConditionalGeneration"},
-    ),
     "nvidia/Llama-3.3-70B-Instruct-NVFP4": ("meta-llama/Llama-3.3-70B-Instruct", {}),
 }
 # Files without a list of quantized modules, though the checkpoints are quantized: their precision rests on its sources.
