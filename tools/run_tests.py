@@ -335,6 +335,8 @@ def run(stage: Stage) -> tuple[str, float, float]:
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".cache" / "collections" / stage.core),
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_HOME": str(ROOT / ".cache" / "ansible-home"),
+        # Where HOME is not what the system knows as the user's, a job is written below one and looked for below the other.
+        "ANSIBLE_ASYNC_DIR": str(ROOT / ".cache" / "ansible-async"),
         "ANSIBLE_NOCOLOR": "1",
         "DGXSPARK_FIRST_FAILURE": str(first),
         **stage.environment,
