@@ -104,6 +104,12 @@ def tests_by_core() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found if USES_ANSIBLE.search(path.read_text("utf-8")))
 
 
+def lab_files() -> list[str]:
+    """Return the lab's tests in order, and the scenario's own checks after the main job, before faults are put in."""
+    first, *others = (str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests" / "lab").glob("test_*.py")))
+    return [first, "tests/testinfra/fabric/test_fabric.py", *others]
+
+
 def unit_parts() -> dict[str, list[str]]:
     """Return the unit tests in parts that take about equally long, as pytest's arguments: each test is in one of them."""
     plugins = "tests/unit/plugins"
@@ -219,20 +225,7 @@ def stages() -> list[Stage]:
         ),
         Stage(
             "lab-four-nodes",
-            # The scenario's checks before faults are put in.
-            [
-                [
-                    *lab,
-                    "4",
-                    "pytest",
-                    "tests/lab/test_1_main_job.py",
-                    "tests/testinfra/fabric",
-                    "tests/lab",
-                    "-m",
-                    "not long",
-                    "--durations=10",
-                ]
-            ],
+            [[*lab, "4", "pytest", *lab_files(), "-m", "not long", "--durations=10"]],
             # Four emulated nodes keep both cores busy, and their time limits are real: light stages beside them cost the lab
             # more than they save (939 s instead of about half of it).
             alone=True,
