@@ -444,7 +444,8 @@ def main() -> int:
         OUT.parent.mkdir(exist_ok=True)
         text = yaml.safe_dump({"entries": [entry]}, sort_keys=False, default_flow_style=None, width=150)
         OUT.write_text(
-            "---\n# yamllint disable rule:line-length rule:indentation\n# Made by benchmarks/fit_estimates.py --write; never by hand.\n"
+            "---\n# yaml-language-server: $schema=../schema/files/estimates.json\n"
+            "# yamllint disable rule:line-length rule:indentation\n# Made by benchmarks/fit_estimates.py --write; never by hand.\n"
             + text,
             encoding="utf-8",
         )

@@ -16,7 +16,7 @@ import yaml
 
 Row = dict[str, t.Any]
 HEADER = (
-    "---\n# yamllint disable rule:line-length rule:indentation\n"
+    "---\n# yaml-language-server: $schema=../schema/files/evidence.json\n# yamllint disable rule:line-length rule:indentation\n"
     "# Measured rows, converted by tools/convert_evidence.py. Figures and verdicts as the source states them.\n"
 )
 GIB_PER_GB = 1e9 / 2**30

@@ -45,6 +45,8 @@ SHIPPED = COLLECTION / "knowledge"
 # kind -> (folder of the shipped entries, folder in an owner's overlay), for kinds outside knowledge/<kind>
 ELSEWHERE = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
 
+EDITORS = "# yaml-language-server: $schema="
+
 Entry = dict[str, t.Any]
 
 
@@ -173,6 +175,22 @@ def schema(kind: str) -> dict[str, t.Any]:
         raise KnowledgeError(f"There is no knowledge of kind {kind!r}. Kinds: {kinds}.")
     loaded: dict[str, t.Any] = json.loads(path.read_text(encoding="utf-8"))
     return loaded
+
+
+def for_editors(text: str, kind: str) -> str:
+    """Return a YAML file that begins with ---, with the comment by which editors find the form of such a file.
+
+    kind: of its entries, or "group-vars". The path is that of this installation: it works without a network, and fits its release.
+    """
+    known = SHIPPED / "schema" / "files" / f"{kind}.json"
+    path = known if kind != "group-vars" else COLLECTION / "docs" / "schema" / "group-vars.json"
+    head, rest = text.split("\n", 1)
+    return f"{head}\n{EDITORS}{path.as_uri()}\n{rest}"
+
+
+def without_editors(text: str) -> str:
+    """Return a file without that comment: it differs from machine to machine, and is no change."""
+    return "".join(each for each in text.splitlines(keepends=True) if not each.startswith(EDITORS))
 
 
 def validate(kind: str, entry: t.Any, where: str) -> None:

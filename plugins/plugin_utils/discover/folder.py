@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, text_diff
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import HOSTS
 
 PAGE = "discovered.html"
@@ -69,7 +70,7 @@ def changes(folder: pathlib.Path, files: t.Mapping[str, str]) -> list[FileChange
             raise CollectionError(
                 f"{path}: it cannot be read: {exc}. Name another folder in dgxspark_discover_to."
             ) from exc
-        if before != text:
+        if before is None or knowledge.without_editors(before) != knowledge.without_editors(text):
             found.append(FileChange(str(path), before, text))
     return found
 

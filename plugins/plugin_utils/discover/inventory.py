@@ -13,6 +13,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line, templated
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import Composed
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Seen
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import FUNCTIONS
@@ -40,7 +41,7 @@ _Dumper.add_representer(_Unsafe, lambda dumper, text: dumper.represent_scalar("!
 def files(seen: t.Sequence[Seen], made: Composed) -> dict[str, str]:
     """Return the files by path in the folder. made: must have settings."""
     shared, own = _reach(seen)
-    return {HOSTS: _hosts(seen, made, own), GROUP: _group(seen, made, shared)}
+    return {HOSTS: _hosts(seen, made, own), GROUP: knowledge.for_editors(_group(seen, made, shared), "group-vars")}
 
 
 def _reach(seen: t.Sequence[Seen]) -> tuple[dict[str, t.Any], dict[str, dict[str, t.Any]]]:

@@ -127,9 +127,9 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
             own = rows.rows_of(found, journal.done, matrix.id, request.image)
             made = results.of_journal(journal.entries)
             if own:
-                rows.write(written, {"entries": own})
+                rows.write(written, "evidence", {"entries": own})
             if won := rows.profile_of(matrix.id, base, found, made["winners"]):
-                rows.write(overlay / "model_profiles" / f"{won['id']}.yml", won)
+                rows.write(overlay / "model_profiles" / f"{won['id']}.yml", "profile", won)
             _write(folder / PAGE, matrix_page.page(made))
             _write(folder / LOG, report.markdown(made))
             if request.share and own:

@@ -246,7 +246,7 @@ def _written(entry: Plain, checked: Plain, kind: str, path: str) -> File:
         knowledge.validate(kind, checked, f"what was read from the image ({path})")
     except knowledge.KnowledgeError as exc:
         raise knowledge.KnowledgeError(f"{printable(str(exc), 600)} Nothing was written.") from exc
-    text = engine_table.text(entry, HEADER)
+    text = engine_table.text(entry, knowledge.for_editors(HEADER, kind))
     try:
         text.encode("utf-8")
         same = knowledge.parse_yaml(text, path) == entry

@@ -14,6 +14,7 @@ import typing as t
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 MARK = "# decide:"
 _SEAL = "# sealed: "
@@ -59,7 +60,7 @@ def _seal(text: str) -> str:
 def sealed(text: str, of: str) -> str:
     """Return a file: the profile under a header with its origin. of: what it was made from."""
     made = f"---\n# Made by dgxspark.cluster.profile from {of}. Where a person must decide, it says `{MARK[2:]}`.\n"
-    return f"{made}{_SEAL}{_seal(text)}\n{text}"
+    return knowledge.for_editors(f"{made}{_SEAL}{_seal(text)}\n{text}", "profile")
 
 
 def edited(file: str) -> bool:

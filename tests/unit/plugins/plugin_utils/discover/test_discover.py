@@ -27,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
     to_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discovery import Discovered, discover, lay_down
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.inventory import GROUP, HOSTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.inventory import plan_of_inventory
@@ -418,3 +419,21 @@ def test_a_configuration_is_written_once_and_only_for_an_owner_who_has_none(tmp_
     assert (again["ok"], again["changed"]) == (True, False)
     assert (place / "ansible.cfg").read_text() == "[defaults]\nforks = 9\n"
     assert not [line for line in again["lines"] if " -l " in line]
+
+
+def test_the_groups_file_names_the_schema_of_this_installation_which_is_no_change_elsewhere(
+    tmp_path: pathlib.Path,
+) -> None:
+    site = Site(2)
+    site.wire((1, 0), (2, 0))
+    made = discover(site.hosts())
+    assert lay_down(made, str(tmp_path), False, False)["changed"]
+    group = tmp_path / GROUP
+    text = group.read_text()
+    (named,) = [
+        line.removeprefix(knowledge.EDITORS) for line in text.splitlines() if line.startswith(knowledge.EDITORS)
+    ]
+    assert pathlib.Path(named.removeprefix("file://")).is_file()
+    group.write_text(text.replace(named, "file:///of/a/colleague/group-vars.json"))
+    again = lay_down(made, str(tmp_path), False, False)
+    assert (again["ok"], again["changed"]) == (True, False)
