@@ -50,7 +50,7 @@ def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True, s
         if not absent:
             raise CollectionError(
                 "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "
-                "dgxspark.cluster.discover writes, or a copy of inventories/example. models and plan need none with -e sparks=2."
+                "dgxspark.cluster.discover writes, or a copy of inventories/example. models, plan and profile need none with -e sparks=2."
             )
         name = pathlib.Path(absent[0]).name
         raise CollectionError(

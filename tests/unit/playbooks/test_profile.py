@@ -44,9 +44,9 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder
 
 
-def run(owner: pathlib.Path, *options: str, **extra: t.Any) -> tuple[int, str]:
+def run(owner: pathlib.Path, *options: str, inventory: str = "inventory", **extra: t.Any) -> tuple[int, str]:
     done = subprocess.run(
-        [PROGRAM, ROOT / "playbooks" / "profile.yml", "-i", "inventory", "-e", json.dumps(extra), *options],
+        [PROGRAM, ROOT / "playbooks" / "profile.yml", "-i", inventory, "-e", json.dumps(extra), *options],
         capture_output=True,
         text=True,
         check=False,
@@ -108,6 +108,21 @@ def test_a_node_s_cached_model_is_read_there(owner: pathlib.Path) -> None:
     assert code == 0, output
     made = yaml.safe_load((owner / "cached.yml").read_text(encoding="utf-8"))
     assert (made["model"], made["revision"]) == (MODEL, COMMIT)
+
+
+@pytest.mark.more
+def test_so_many_sparks_are_planned_whatever_the_inventory_has(owner: pathlib.Path) -> None:
+    code, output = run(owner, **ASKED | {"dgxspark_profile_to": "two.yml"}, sparks=2, dgxspark_profile_nodes=2)
+    assert code == 0, output
+    assert "verdict   UNPROVEN" in output and "spark2" in output
+    assert yaml.safe_load((owner / "two.yml").read_text(encoding="utf-8"))["parallel"]["nodes"] == 2
+
+
+@pytest.mark.more
+def test_an_inventory_that_is_named_must_be_there(owner: pathlib.Path) -> None:
+    code, output = run(owner, **ASKED, inventory="inventroy")
+    assert code != 0
+    assert "-i inventroy: there is no such file or folder" in " ".join(output.split())
 
 
 @pytest.mark.more
