@@ -23,6 +23,10 @@ inventory = inventory
 # Prints the answer, what changed, and each error once; with -v, or without this line, what Ansible prints.
 stdout_callback = dgxspark.cluster.answer
 localhost_warning = False
+# Some steps run on all Sparks at the same time.
+forks = 64
+# What you know (profiles, rules, measured rows) is beside the hosts, and is no inventory.
+inventory_ignore_patterns = ^dgxspark$
 """
 # Endings of the files that Ansible reads in an inventory folder.
 _READ = ("", ".yml", ".yaml", ".json", ".ini", ".toml", ".py", ".sh")

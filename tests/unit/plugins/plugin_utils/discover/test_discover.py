@@ -414,6 +414,9 @@ def test_a_configuration_is_written_once_and_only_for_an_owner_who_has_none(tmp_
     config = configparser.ConfigParser()
     config.read(place / "ansible.cfg")
     assert config["defaults"]["stdout_callback"] == "dgxspark.cluster.answer"
+    # Who copies a shipped inventory gets the same.
+    copied = (knowledge.COLLECTION / "inventories" / "ansible.cfg").read_text()
+    assert copied.splitlines()[1:] == (place / "ansible.cfg").read_text().splitlines()[1:]
     (place / "ansible.cfg").write_text("[defaults]\nforks = 9\n")
     again = lay_down(made, str(place), False, False, config=True)
     assert (again["ok"], again["changed"]) == (True, False)
