@@ -38,6 +38,7 @@ OTHERS = {
     "lab/lab",
     "kubectl",
     "curl",
+    "sha256sum",
 }
 
 

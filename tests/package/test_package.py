@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -13,6 +14,8 @@ import tarfile
 
 import pytest
 import yaml
+
+from ansible_collections.dgxspark.cluster.tools import release
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(sys.executable).parent
@@ -28,15 +31,8 @@ def run(*command: object, cwd: pathlib.Path, **environment: str) -> subprocess.C
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Build from a staged copy, so that no stray file of the checkout gets in and nothing is left behind there."""
-    staged = tmp_path_factory.mktemp("staged")
-    collection = subprocess.run(
-        [sys.executable, ROOT / "tools" / "stage.py", staged], check=True, capture_output=True, text=True
-    ).stdout.strip()
-    output = tmp_path_factory.mktemp("built")
-    done = run("ansible-galaxy", "collection", "build", collection, "--output-path", output, cwd=output)
-    assert done.returncode == 0, done.stderr
-    return next(output.glob("dgxspark-cluster-*.tar.gz"))
+    """Build as a release is built: from a staged copy, so that no stray file gets in, and nothing is left behind in the checkout."""
+    return release.build(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +49,12 @@ def installed(built: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return home
+
+
+def test_the_checksum_beside_it_is_its_own(built: pathlib.Path) -> None:
+    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    assert (built.parent / "SHA256SUMS").read_text(encoding="utf-8") == f"{digest}  {built.name}\n"
+    assert re.fullmatch(rf"dgxspark-cluster-{release.VERSION}\.tar\.gz", built.name)
 
 
 def test_the_archive_holds_what_runs_and_not_what_builds_it(built: pathlib.Path) -> None:
