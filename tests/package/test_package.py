@@ -131,6 +131,17 @@ def test_the_installed_plan_finds_its_data(installed: pathlib.Path, tmp_path: pa
     assert sorted(json.loads(plan.read_text())["hosts"]) == ["spark1", "spark2", "spark3", "spark4"]
 
 
+def test_an_installed_file_names_a_schema_that_is_there(installed: pathlib.Path) -> None:
+    collection = installed / "ansible_collections" / "dgxspark" / "cluster"
+    files = [*collection.glob("knowledge/*/*.yml"), *collection.glob("roles/k8s_dgx/model_profiles/*.yml")]
+    named = {
+        path: re.findall(r"(?m)^# yaml-language-server: \$schema=(.*)$", path.read_text("utf-8")) for path in files
+    }
+    without = {path.parent.name for path, found in named.items() if not found}
+    assert without == {"model_classes"}
+    assert all((path.parent / place).is_file() for path, found in named.items() for place in found)
+
+
 def test_a_plain_checkout_runs_too(tmp_path: pathlib.Path) -> None:
     listed = run(
         *("ansible-playbook", "site.yml", "-i", inventory(tmp_path), "-l", "spark[1:4]", "--list-hosts"),
