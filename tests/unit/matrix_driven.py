@@ -188,7 +188,7 @@ def run(
 
         def recorded() -> None:
             own = rows.rows_of(planned, journal.done, made.id)
-            rows.write(folder / "overlay/evidence/mine.yml", {"entries": own})
+            rows.write(folder / "overlay/evidence/mine.yml", "evidence", {"entries": own})
 
         recorded()
         limits = driver.Bounds(**{"clock": lambda: float(next(ticks)), **bounds})

@@ -232,7 +232,7 @@ def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> No
         "digest": "sha256:" + "0" * 64,
     }
     made = rows.rows_of(planned, {planned[0].id: entry}, "mine")
-    rows.write(tmp_path / "evidence" / "mine.yml", {"entries": made})
+    rows.write(tmp_path / "evidence" / "mine.yml", "evidence", {"entries": made})
     again = [plan.launch_plan(matrix.profile, cluster, case.overrides, [str(tmp_path)]) for case in planned]
     assert [each["verdict"] for each in again] == ["proven", "unproven"]
     assert again[0]["evidence"][0]["id"] == f"mine-{planned[0].id}"
@@ -241,7 +241,7 @@ def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> No
     # The winner as a variant of the owner's own profile: it is recommended, proven, and planned by its shape.
     won = rows.profile_of("mine", profile.find(matrix.profile), planned, {"single": {"peak": {"id": planned[0].id}}})
     assert won is not None
-    rows.write(tmp_path / "model_profiles" / "mine.yml", won)
+    rows.write(tmp_path / "model_profiles" / "mine.yml", "profile", won)
     found = plan.recommend(won["id"], "single", [str(tmp_path)])
     assert (found["row"], found["verdict"], found["variant"]) == (row, "proven", won["shapes"]["single"])
     again = plan.launch_plan(won["id"], cluster, {"variant": found["variant"]}, [str(tmp_path)])
