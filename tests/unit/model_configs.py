@@ -186,8 +186,78 @@ GLM_52 = {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa"
 
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 
+# As a test of oMLX holds it, and as a note quotes max_position_embeddings; every fourth of 45 layers has latent attention.
+GLM_53_FLASH: Tree = {
+    "architectures": ["Glm5NextForConditionalGeneration"], "model_type": "glm5_next", "tie_word_embeddings": False,
+    "text_config": {
+        "model_type": "glm5_next_text", "vocab_size": 154880, "hidden_size": 4096, "intermediate_size": 12288,
+        "num_hidden_layers": 45, "num_attention_heads": 64, "num_key_value_heads": 64, "first_k_dense_replace": 3,
+        "moe_intermediate_size": 2048, "n_routed_experts": 288, "n_shared_experts": 1, "num_experts_per_tok": 8,
+        "max_position_embeddings": 1048576, "mhc": True, "hc_mult": 4, "mla_use_nope": True, "q_lora_rank": 1536,
+        "kv_lora_rank": 512, "qk_nope_head_dim": 256, "qk_rope_head_dim": 0, "v_head_dim": 256, "index_n_heads": 32,
+        "index_head_dim": 128, "index_topk": 2048, "index_kpool": 4, "num_nextn_predict_layers": 1,
+        "layer_types": [*(["linear_attention"] * 3 + ["deepseek_sparse_attention"]) * 11, "linear_attention"],
+        "mlp_layer_types": ["dense"] * 3 + ["sparse"] * 42,
+        "linear_attn_config": {"num_heads": 64, "head_dim": 128, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0},
+    },
+    "vision_config": {"model_type": "glm5_next_vision", "depth": 24, "hidden_size": 1024, "intermediate_size": 4096,
+                      "num_heads": 16, "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2,
+                      "out_hidden_size": 4096, "projection_intermediate_size": 10240, "in_channels": 3},
+}  # fmt: skip
+
+
+def laguna(**own: t.Any) -> Tree:
+    layers = own["num_hidden_layers"]
+    sliding = own.pop("sliding_heads")
+    shared = {"architectures": ["LagunaForCausalLM"], "model_type": "laguna", "vocab_size": 100352, "num_attention_heads": 48,
+              "num_key_value_heads": 8, "head_dim": 128, "sliding_window": 512, "num_experts": 256, "mlp_only_layers": [0],
+              "decoder_sparse_step": 1, "tie_word_embeddings": False, "gating": "per-head", "max_position_embeddings": 262144,
+              "layer_types": [f"{'sliding' if layer % 4 else 'full'}_attention" for layer in range(layers)],
+              "mlp_layer_types": ["dense", *["sparse"] * (layers - 1)],
+              "num_attention_heads_per_layer": [sliding if layer % 4 else 48 for layer in range(layers)]}  # fmt: skip
+    return shared | own
+
+
+# transformers 5.15.1: the defaults of MuseGlimmerConfig and its parts, which are this checkpoint's; layers by vllm-project/recipes.
+MUSE_GLIMMER: Tree = {
+    "architectures": ["MuseGlimmerForConditionalGeneration"], "model_type": "muse_glimmer", "out_hidden_size": 6144,
+    "projector_hidden_size": 4096,
+    "text_config": {
+        "model_type": "muse_glimmer_text", "vocab_size": 202048, "hidden_size": 6656, "intermediate_size": 19968,
+        "num_hidden_layers": 52, "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128,
+        "max_position_embeddings": 131072, "tie_word_embeddings": False, "sliding_window": 2048,
+        "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 13,
+    },
+    "vision_config": {"patch_size": 14, "pos_emb_height": 32, "pos_emb_width": 32, "num_hidden_layers": 50,
+                      "hidden_size": 1536, "intermediate_size": 8960, "patch_temporal": 2, "merge_size": 2},
+}  # fmt: skip
+# As another project's guide quotes it; transformers' GraniteMoeHybridConfig for mamba_n_heads, mamba_d_head and mamba_n_groups.
+GRANITE_SMALL: Tree = {
+    "architectures": ["GraniteMoeHybridForCausalLM"], "model_type": "granitemoehybrid", "hidden_size": 4096,
+    "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": 72,
+    "num_experts_per_tok": 10, "intermediate_size": 768, "shared_intermediate_size": 1536, "mamba_d_state": 128,
+    "mamba_d_conv": 4, "mamba_expand": 2, "mamba_n_heads": 128, "mamba_d_head": 64, "mamba_n_groups": 1,
+    "tie_word_embeddings": True, "vocab_size": 100352, "max_position_embeddings": 131072,
+    "layer_types": ["attention" if layer in (5, 15, 25, 35) else "mamba" for layer in range(40)],
+}  # fmt: skip
 # By the profile's model, or one of the same make-up: (config.json, hf_quant_config.json).
 PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
+    "zai-org/GLM-5.3-Flash": (GLM_53_FLASH, None),
+    "poolside/Laguna-S-2.1": (
+        laguna(num_hidden_layers=48, hidden_size=3072, intermediate_size=12288, sliding_heads=72, num_experts_per_tok=10,
+               moe_intermediate_size=1024, shared_expert_intermediate_size=1024), None),
+    "poolside/Laguna-XS-2.1": (
+        laguna(num_hidden_layers=40, hidden_size=2048, intermediate_size=8192, sliding_heads=64, num_experts_per_tok=8,
+               moe_intermediate_size=512, shared_expert_intermediate_size=512), None),
+    "meta-models/Muse-Glimmer-30B": (MUSE_GLIMMER, None),
+    "ibm-granite/granite-4.0-h-small": (GRANITE_SMALL, None),
+    # OpenPipe/ART#837: the layers of Nano; basecompute/baseRT#46: 52 layers, and one prediction layer of attention and experts.
+    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16": (
+        nemotron(num_hidden_layers=52, hidden_size=2688, intermediate_size=1856, num_attention_heads=32, mamba_num_heads=64,
+                 n_routed_experts=128, num_experts_per_tok=6, moe_intermediate_size=1856,
+                 moe_shared_expert_intermediate_size=3712,
+                 layers_block_type=[WORDS[letter] for letter in NANO], num_nextn_predict_layers=1,
+                 mtp_layers_block_type=["attention", "moe"]), None),
     "google/gemma-4-26B-A4B-it": (
         gemma4(num_hidden_layers=30, hidden_size=2816, intermediate_size=2112, num_attention_heads=16, num_key_value_heads=8,
                num_global_key_value_heads=2, enable_moe_block=True, num_experts=128, top_k_experts=8,

@@ -134,7 +134,7 @@ def _mla(config: Config, layers: int) -> Mla:
         heads=config.needed("heads", what),
         kv_lora_rank=config.needed("kv_lora_rank", what),
         nope_dim=config.needed("nope_dim", what),
-        rope_dim=config.needed("rope_dim", what),
+        rope_dim=config.needed("rope_dim", what, 0),  # some models give latent layers no positions
         v_dim=config.needed("v_dim", what),
         q_lora_rank=config.count("q_lora_rank"),
     )

@@ -162,9 +162,9 @@ class Config:
         path, value = self.figure(name)
         return None if value is None else self.whole(value, path, least)
 
-    def needed(self, name: str, what: str) -> int:
+    def needed(self, name: str, what: str, least: int = 1) -> int:
         """Return a required figure. what: what needs it."""
-        value = self.count(name)
+        value = self.count(name, least)
         if value is None:
             raise Unread(
                 f"{self.where}: {self.figure(name)[0]} is missing: {what} of {self.architecture} needs it. "

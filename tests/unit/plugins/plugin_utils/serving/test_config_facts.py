@@ -50,12 +50,24 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
         for cut, left in ((25, 96), (50, 64))
     },
     "nvidia/Llama-3.3-70B-Instruct-NVFP4": ("meta-llama/Llama-3.3-70B-Instruct", {}),
+    "deepseek-ai/DeepSeek-V4-Flash-Vision-Exp": ("deepseek-ai/DeepSeek-V4-Flash-0731", {}),
+    # Quantized files of models whose own are above; how they are stored rests on the profiles' sources.
+    "nvidia/GLM-5.3-Flash-NVFP4": ("zai-org/GLM-5.3-Flash", {}),
+    "poolside/Laguna-S-2.1-NVFP4": ("poolside/Laguna-S-2.1", {}),
+    "poolside/Laguna-XS-2.1-NVFP4": ("poolside/Laguna-XS-2.1", {}),
+    "Inferact/Muse-Glimmer-30B-NVFP4-W4A4": ("meta-models/Muse-Glimmer-30B", {}),
+    "ibm-granite/granite-4.0-h-small-FP8": ("ibm-granite/granite-4.0-h-small", {}),
+    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16", {}),
+    "ebircak/gemma-4-31B-it-4bit-NVFP4A16-GPTQ": ("google/gemma-4-31B-it", {}),
+    "sakamakismile/KAT-Coder-V2.5-Dev-NVFP4": ("Qwen/Qwen3.6-35B-A3B-FP8", {"head": None, "vision_params": 0}),
+    "bleysg/Qwen3.5-122B-A10B-int4-fp8-hybrid": ("Sehyo/Qwen3.5-122B-A10B-NVFP4", {}),
 }
 # Files without a list of quantized modules, though the checkpoints are quantized: their precision rests on its sources.
 NO_LIST = {
     "zai-org/GLM-4.7-FP8", "nvidia/Qwen3-Next-80B-A3B-Thinking-NVFP4", "Qwen/Qwen3-VL-8B-Instruct-FP8",
     "Sehyo/Qwen3.5-122B-A10B-NVFP4", "Qwen/Qwen3.6-27B-FP8", "Qwen/Qwen3.6-35B-A3B-FP8", "RedHatAI/Qwen3.6-35B-A3B-NVFP4",
     "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
+    "zai-org/GLM-5.3-Flash",
 }  # fmt: skip
 PROFILES = sorted(knowledge.load("profile"))
 PLAIN = {
@@ -141,6 +153,11 @@ def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str)
         ("nvidia/MiniMax-M3-NVFP4", 426.8, 249.2),
         ("nvidia/GLM-5.2-NVFP4", 743.0, 464.4),
         ("deepseek-ai/DeepSeek-V4-Flash-0731", 284.3, 166.4),
+        # In BF16, as published: 235 GB, 59,553,253,376 bytes, 59.99 GiB, 65.8 GB.
+        ("poolside/Laguna-S-2.1", 117.6, 235.1),
+        ("meta-models/Muse-Glimmer-30B", 29.78, 59.55),
+        ("ibm-granite/granite-4.0-h-small", 32.2, 64.41),
+        ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-BF16", 31.58, 65.83),
     ],
 )
 def test_published_sizes(name: str, weights: float, size: float | None) -> None:
@@ -149,6 +166,28 @@ def test_published_sizes(name: str, weights: float, size: float | None) -> None:
     assert sum(each.params for each in tensors if each.kind != "head") / 1e9 == pytest.approx(weights, rel=0.001)
     if size:
         assert sum(each.bytes for each in tensors) / 1e9 == pytest.approx(size, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("profile_id", "size"),
+    [  # bytes of the files: sparkring#257, Crow#141, an index's total_size, vllm-project/recipes
+        ("glm-5.3-flash-nvfp4-vllm", 204.476), ("glm-5.3-flash-fp8-vllm", 328.36), ("laguna-s-2.1-nvfp4-vllm", 71.899),
+        ("muse-glimmer-30b-nvfp4-vllm", 25.42),
+    ],
+)  # fmt: skip
+def test_formats_of_a_profile_come_to_the_published_size(profile_id: str, size: float) -> None:
+    own = profile.resolve(profile.find(profile_id))
+    assert own.facts is not None
+    assert sum(each.bytes for each in model.tensors(own.facts, own.precision)) / 1e9 == pytest.approx(size, rel=0.0025)
+
+
+def test_latent_attention_may_have_no_rotary_part() -> None:
+    facts = read("zai-org/GLM-5.3-Flash")["facts"]
+    assert (facts["mla"]["layers"], facts["mla"]["rope_dim"], facts["linear"]["layers"]) == (11, 0, 34)
+    config, _quant = PUBLIC["zai-org/GLM-5.3-Flash"]
+    text = {**config["text_config"], "qk_rope_head_dim": -1}
+    with pytest.raises(CollectionError, match=r"qk_rope_head_dim: -1 is not a whole number of at least 0"):
+        model_facts({**config, "text_config": text})
 
 
 def test_layers_are_compressed_by_the_ratios_that_the_file_lists() -> None:
