@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 MODELS = pathlib.Path(__file__).resolve().parent / "models"
@@ -39,7 +40,11 @@ COMPRESSED = {
 
 # Engines look up the marks of thinking and of tool calls in the tokenizer, so it has these and nothing else.
 MARKS = ("<unk>", "<s>", "</s>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<function=", "</function>")
-HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+# What single families' parsers look for beside.
+OWN_MARKS = {
+    "GptOssForCausalLM": ("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),
+    "LagunaForCausalLM": ("<assistant>", "</assistant>"),
+}
 
 
 def tokenizer(*marks: str) -> dict[str, Any]:
@@ -91,8 +96,11 @@ def files(architecture: str, checkpoint: str = "bf16", *, experts: bool = False)
     config = copy.deepcopy(held["config.json"])
     if experts:
         config.get("text_config", config).update(held.get("experts", {}))
-    marks = MARKS + (HARMONY if architecture == "GptOssForCausalLM" else ())
-    out = {"config.json": config, "tokenizer.json": tokenizer(*marks), "tokenizer_config.json": TOKENIZER_CONFIG}
+    out = {
+        "config.json": config,
+        "tokenizer.json": tokenizer(*MARKS, *OWN_MARKS.get(architecture, ())),
+        "tokenizer_config.json": TOKENIZER_CONFIG,
+    }
     if checkpoint in ("nvfp4", "mixed"):
         stated = NVFP4 if checkpoint == "nvfp4" else MIXED
         config["quantization_config"] = {"quant_method": "modelopt", **stated, "ignore": stated["exclude_modules"]}
@@ -108,3 +116,16 @@ def files(architecture: str, checkpoint: str = "bf16", *, experts: bool = False)
     elif checkpoint != "bf16":
         raise KeyError(checkpoint)
     return out
+
+
+def block_drafter(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files of a model that drafts blocks (DFlash) for the one with this config.json: few layers of its widths."""
+    text = target.get("text_config", target)
+    config = {
+        "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "num_hidden_layers": 5, "block_size": 16,
+        "dflash_config": {"mask_token_id": 3, "target_layer_ids": [1, 9, 17, 25, 33]},
+        "num_target_layers": text["num_hidden_layers"], "intermediate_size": 4096, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "head_dim": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16",
+        **{key: text[key] for key in ("hidden_size", "vocab_size", "max_position_embeddings")},
+    }  # fmt: skip
+    return {"config.json": config, "tokenizer.json": tokenizer(*MARKS), "tokenizer_config.json": TOKENIZER_CONFIG}

@@ -83,8 +83,10 @@ class Asked:
         rank = plan["ranks"][-1]
         program = 3 if self.engine == "sglang" else 2
         models = {plan["model"]: model_files(entry, plan["settings"])}
-        if plan["settings"].get("speculative_draft_model_path"):
-            models[plan["settings"]["speculative_draft_model_path"]] = families.files("Gemma4AssistantForCausalLM")
+        if drafter := plan["settings"].get("speculative_draft_model_path"):
+            blocks = str(plan["settings"].get("speculative_algorithm")).lower() in ("dflash", "dspark")
+            target = models[plan["model"]]["config.json"]
+            models[drafter] = families.block_drafter(target) if blocks else families.files("Gemma4AssistantForCausalLM")
         own = {k: v for k, v in rank["env"].items() if k.startswith(("SGLANG_", "VLLM_"))}
         # A template's file is in the image, and vLLM looks for it at once: a template's text stands in for it.
         template = plan["settings"].get("chat_template")
