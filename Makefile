@@ -25,7 +25,7 @@ test: ## 6 min: what finds most faults; no root, no virtual machine
 	venv=$$(python3 tools/setup.py newest)
 	"$$venv/bin/python" tools/run_tests.py test $(STAGES)
 
-test-more: setup lab-deps ## 60 min, 5 GB: the rest of what CI runs: both cores, sanity, API, engines' parsers, four lab nodes
+test-more: setup lab-deps ## 45 min, 5 GB: the rest of what CI runs: both cores, sanity, API, engines' parsers, four lab nodes
 	python3 tools/setup.py docs
 	.venv/$$(ls .venv | grep -v docs | sort | tail -n 1)/bin/python tools/run_tests.py more $(STAGES)
 
