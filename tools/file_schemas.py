@@ -13,16 +13,20 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import sys
 import typing as t
 
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
+
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import EDITORS, without_editors  # noqa: E402
+
 SCHEMAS = ROOT / "knowledge" / "schema"
 FILES = SCHEMAS / "files"
 GROUP = ROOT / "docs" / "schema" / "group-vars.json"
-MODELINE = "# yaml-language-server: $schema="
 PUBLIC = "https://raw.githubusercontent.com/dgxspark/cluster/main"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _WIDTH = 140
@@ -151,7 +155,7 @@ def line(path: pathlib.Path, schema: pathlib.Path) -> str:
     """
     copied = path.is_relative_to(ROOT / "inventories")
     place = f"{PUBLIC}/{schema.relative_to(ROOT)}" if copied else os.path.relpath(schema, path.parent)
-    return f"{MODELINE}{place}"
+    return f"{EDITORS}{place}"
 
 
 def main() -> int:
@@ -160,11 +164,10 @@ def main() -> int:
     for path, text in texts().items():
         path.write_text(text, encoding="utf-8")
     for path, schema in shipped().items():
-        head, *rest = path.read_text(encoding="utf-8").splitlines()
+        head, *rest = without_editors(path.read_text(encoding="utf-8")).splitlines()
         if head != "---":
             print(f"{path}: its first line is not ---", file=sys.stderr)
             return 1
-        rest = [each for each in rest if not each.startswith(MODELINE)]
         path.write_text("\n".join([head, line(path, schema), *rest]) + "\n", encoding="utf-8")
     return 0
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 
-STARS = "***"
+from ansible_collections.dgxspark.cluster.plugins.module_utils.secrets_in_tables import STARS
+
 _SECRET = re.compile(r"kind\\{0,15}\"?[ \t]{0,8}:\s{0,8}\\{0,15}\"?Secret(?![A-Za-z0-9])")
 _TEXTS = re.compile(r"stringData(?=\\{0,15}\"?[ \t]{0,8}:)")
 _JSON = re.compile(r"(?<![A-Za-z])(?:stringData|data|binaryData)\\{0,15}\"\s{0,8}:\s{0,8}\{[^{}]{1,65536}")

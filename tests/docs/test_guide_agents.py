@@ -29,6 +29,21 @@ def test_every_playbook_is_in_one_class() -> None:
     assert sorted(name for listed in classes().values() for name in listed) == sorted(PLAYBOOKS)
 
 
+def test_a_playbook_that_a_text_names_is_there() -> None:
+    """A remedy is followed: `playbooks/x.yml` in a message, a task or an entry of knowledge."""
+    texts = [
+        path for top in ("plugins", "roles", "knowledge", "playbooks") for path in (ROOT / top).rglob("*.*")
+        if path.suffix in (".py", ".yml", ".json", ".j2")
+    ]  # fmt: skip
+    named = {
+        (name, str(path.relative_to(ROOT)))
+        for path in texts
+        for name in re.findall(r"playbooks/(\w+)\.yml", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert sorted(each for each in named if each[0] not in PLAYBOOKS) == []
+
+
 def test_what_runs_without_asking_reaches_no_module_that_changes_a_node() -> None:
     changes = {name: reached.changes(path) for name, path in PLAYBOOKS.items()}
     # The walk sees roles of a play, included roles, and files that an expression names.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import pathlib
 import re
 import subprocess
-import threading
 import typing as t
 
 import pytest
@@ -16,6 +14,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
 from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit import guide
@@ -31,26 +30,20 @@ PARTS = ("attention", "mla", "compressed", "indexer", "moe", "dense")
 WHOLE, ANOTHER = (yaml.safe_load(text) for text in guide.blocks("guide_profiles", "yaml"))
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
+class Hub(Answering):
     """Stands in for huggingface.co: one model's config.json, of the commit that the guide shows."""
+
+    headers_sent: t.ClassVar[dict[str, str]] = {"X-Repo-Commit": WHOLE["revision"]}
 
     def do_GET(self) -> None:
         there = self.path.startswith(f"/{MODEL}/resolve/") and self.path.endswith("/config.json")
-        self.send_response(200 if there else 404)
-        self.send_header("X-Repo-Commit", WHOLE["revision"])
-        self.end_headers()
-        self.wfile.write(json.dumps(PUBLIC[MODEL][0]).encode() if there else b"Entry not found")
-
-    def log_message(self, *_arguments: t.Any) -> None:
-        """Log nothing."""
+        self.answer(200 if there else 404, json.dumps(PUBLIC[MODEL][0]).encode() if there else b"Entry not found")
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> t.Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with served(Hub) as address:
+        yield address
 
 
 @pytest.mark.more

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import pathlib
 import runpy
-import threading
 import typing as t
 
 import pytest
+
+from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = runpy.run_path(str(ROOT / "tools" / "refresh.py"))
@@ -27,7 +27,7 @@ LOOKED: dict[str, t.Any] = {
 }
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
+class Answers(Answering):
     def do_GET(self) -> None:
         known: dict[str, t.Any] = {
             "/vllm/json": {"releases": RELEASES},
@@ -37,23 +37,13 @@ class Answers(http.server.BaseHTTPRequestHandler):
                 {"sha": "a" * 40, "commit": {"committer": {"date": "2026-11-20T00:00:00Z"}}}
             ],
         }
-        body = json.dumps(known.get(self.path)).encode()
-        self.send_response(200 if self.path in known else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: t.Any) -> None:
-        """Log nothing."""
+        self.answer(200 if self.path in known else 404, json.dumps(known.get(self.path)).encode())
 
 
 @pytest.fixture(scope="module")
 def report() -> t.Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    yield TOOL["report"](TOOL["Asked"](url, url), LOOKED)
-    server.shutdown()
+    with served(Answers) as url:
+        yield TOOL["report"](TOOL["Asked"](url, url), LOOKED)
 
 
 def test_only_final_releases_with_files_that_are_newer_than_the_oldest_table_count() -> None:

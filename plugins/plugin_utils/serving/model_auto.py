@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import folder
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import checkpoint, model_source, profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import CONFIG, QUANT
@@ -25,7 +26,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_sou
 Plain = dict[str, t.Any]
 AUTO = "auto"
 _NAMES = (CONFIG, QUANT, INDEX)
-_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _MOST_SAID = 300  # characters of a reason
 _OFF = ("", "0", "false", "no", "off")
 
@@ -93,7 +93,7 @@ def _of_nodes(model: str, places: Places) -> Source:
 
 def _cached(model: str, revision: str | None) -> Source:
     _refuse_other(model)
-    place = cache() / f"models--{model.replace('/', '--')}"
+    place = cache() / folder(model)
     if not place.is_dir():
         raise CollectionError("it does not have this model.")
     if revision and (place / "snapshots" / revision).is_dir():
@@ -116,7 +116,7 @@ def _of_hub(model: str, revision: str | None, places: Places) -> Source:
 
 
 def _refuse_other(model: str) -> None:
-    if not _REPO.fullmatch(model):
+    if not model_source.is_on_hub(model):
         raise CollectionError("the model's name is none of the hub.")
 
 

@@ -105,7 +105,7 @@ def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Fi
     """Return the profile with the facts of a sibling, if there is one, and what was tried."""
     tried = "; ".join(files["tried"])
     ways = (
-        "Fetch the weights first (playbooks/weights.yml or serve), let the controller reach the hub (dgxspark_hub_endpoint, "
+        "Fetch the weights first (playbooks/serve.yml does), let the controller reach the hub (dgxspark_hub_endpoint, "
         "dgxspark_hub_token_file), or name the model's config.json (k8s_dgx_model_config)."
     )
     sibling = files.get("sibling")

@@ -134,6 +134,11 @@ def _token(path: str | None) -> str | None:
     return token
 
 
+def is_on_hub(model: str) -> bool:
+    """Whether a model's name may be one of the hub (org/name)."""
+    return _REPO.fullmatch(model) is not None
+
+
 @dataclass(frozen=True)
 class Hub:
     """How to ask the hub. token: itself, or a file that has it. environment: proxies, as for the weights."""
@@ -150,7 +155,7 @@ def hub(model: str, revision: str | None = None, where: Hub | None = None, names
     The list of tensors is fetched only if no other file says how they are stored, or if `names` are all files.
     """
     where = where or Hub()
-    if not _REPO.fullmatch(model):
+    if not is_on_hub(model):
         raise CollectionError(f"model: {model!r} is neither an existing folder nor a name on the hub (org/name).")
     base = (where.endpoint or ENDPOINT).rstrip("/")
     token = where.token or _token(where.token_file)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import pathlib
-import threading
 import typing as t
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_auto, plan, profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_source import Hub
+from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 
 NAME = "glm-4.7-nvfp4"
 FIXTURE = pathlib.Path(__file__).resolve().parents[4] / "oracle" / "models" / "glm4_moe.json"
@@ -28,10 +27,11 @@ def own(model: str = "org/strange", **changes: t.Any) -> dict[str, t.Any]:
     return entry | {"id": "mine", "model": model, "precision": {}} | changes
 
 
-class Answers(http.server.BaseHTTPRequestHandler):
+class Answers(Answering):
     """Answers as huggingface.co does (November 2026): relative redirects, a CDN for large files, 401, 403, 404, LFS pointers."""
 
     asked: t.ClassVar[list[tuple[str, str | None]]] = []
+    headers_sent: t.ClassVar[dict[str, str]] = {"X-Repo-Commit": COMMIT}
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers.get("Authorization")))
@@ -68,29 +68,13 @@ class Answers(http.server.BaseHTTPRequestHandler):
             self.answer(200 if file in files else 404, files.get(file, b"Entry not found"))
 
     def turned(self, to: str, status: int) -> None:
-        self.send_response(status)
-        self.send_header("Location", to)
-        self.send_header("Content-Length", "0")
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.end_headers()
-
-    def answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: t.Any) -> None:
-        """Log nothing."""
+        self.answer(status, Location=to)
 
 
 @pytest.fixture(scope="module")
 def url() -> t.Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with served(Answers) as address:
+        yield address
 
 
 @pytest.fixture

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import pathlib
 import struct
-import threading
 import typing as t
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_source
+from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 
 CONFIG = {"architectures": ["LlamaForCausalLM"]}
 COMMIT = "a" * 40
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
+class Hub(Answering):
     """Stands in for huggingface.co: /org/name/resolve/REVISION/FILE as its documentation says it (November 2026)."""
 
     asked: t.ClassVar[list[tuple[str, str | None]]] = []
+    headers_sent: t.ClassVar[dict[str, str]] = {"X-Repo-Commit": COMMIT}
 
     def do_GET(self) -> None:
         self.asked.append((self.path, self.headers.get("Authorization")))
@@ -39,23 +39,11 @@ class Hub(http.server.BaseHTTPRequestHandler):
         else:
             self.answer(404, b"Entry not found")
 
-    def answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_arguments: t.Any) -> None:
-        """Log nothing."""
-
 
 @pytest.fixture(scope="module")
 def endpoint() -> t.Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with served(Hub) as address:
+        yield address
 
 
 def test_the_hub_s_files_are_all_of_one_commit(endpoint: str) -> None:
