@@ -517,12 +517,21 @@ def test_the_remedy_for_an_owners_network_file_works(host: FakeHost) -> None:
     assert begin(host, request(transaction="t3")).state == "pending", "netplan applies again"
 
 
-@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize(
+    ("number", "user", "remedy"),
+    [
+        (errno.EPERM, 0, "lsattr"),
+        (errno.EPERM, 1000, "become: true"),
+        (errno.ENOSPC, 0, "disk is full"),
+        (errno.EROFS, 0, "read-only"),
+    ],
+)
 def test_a_file_that_cannot_be_written_is_not_netplan_s_fault(
-    host: FakeHost, monkeypatch: pytest.MonkeyPatch, number: int
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, number: int, user: int, remedy: str
 ) -> None:
     """An immutable /etc/netplan, a full disk: netplan has not run."""
     write = rollback.write
+    monkeypatch.setattr(os, "geteuid", lambda: user)
 
     def refused(_host: t.Any, _identity: str) -> None:
         raise OSError(number, os.strerror(number), netplan.PATH)
@@ -532,7 +541,7 @@ def test_a_file_that_cannot_be_written_is_not_netplan_s_fault(
         begin(host, request())
     said = str(told.value)
     assert netplan.PATH in said and "netplan apply failed" not in said and "old configuration" in said
-    assert {errno.EPERM: "lsattr", errno.ENOSPC: "disk is full", errno.EROFS: "read-only"}[number] in said
+    assert remedy in said
     monkeypatch.setattr(rollback, "write", write)
 
 
