@@ -131,8 +131,8 @@ def unit_parts() -> dict[str, list[str]]:
 def stages() -> list[Stage]:
     """List all stages."""
     quick, more = ["-m", "not more and not long", "--durations=10"], ["-m", "more and not long", "--durations=10"]
-    package = ["-p", "ansible_collections.dgxspark.cluster.plugins.module_utils"]
-    package += ["-p", "ansible_collections.dgxspark.cluster.plugins.plugin_utils"]
+    core = "ansible_collections.dgxspark.cluster.plugins"
+    package = [word for part in ("module_utils", "plugin_utils", "action") for word in ("-p", f"{core}.{part}")]
     lab = ["python", "tools/with_lab.py"]
     sanity = ["python", "tools/sanity.py"]
     guest = {

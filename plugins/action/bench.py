@@ -21,7 +21,7 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return the report; failed if a level is failed or garbage. Check mode sends no requests."""
         folders = asked.pop("knowledge_dirs")
-        given = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
+        given: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode sends no requests."}
         return report.result(run(Wanted(**given), known.load(folders), say))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.fabric_table import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table import table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table import refusals, table
 
 
 class ActionModule(ControllerAction):
@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the table, and the changes and findings by host."""
+        """Return the table, and the changes and findings by host, and what site.yml would refuse."""
         changes: Plain = {}
         findings: Plain = {}
         for name in asked["registers"]:
@@ -25,4 +25,5 @@ class ActionModule(ControllerAction):
                     changes.setdefault(host, []).extend(found["changes"])
                     findings.setdefault(host, []).extend(found["findings"])
         told = (changes, findings) if asked["registers"] else ()
-        return {"table": table(self.variable("dgxspark_plan"), *told), "changes": changes, "findings": findings}
+        shown = table(self.variable("dgxspark_plan"), *told)
+        return {"table": shown, "changes": changes, "findings": findings, "refusals": refusals(findings)}

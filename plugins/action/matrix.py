@@ -33,7 +33,8 @@ class ActionModule(ControllerAction):
         """Return the measurements; failed if a node was lost, or what was served before is not served again."""
         # Ansible's strings carry their origin, and YAML's dumper does not accept them.
         plain = json.loads(json.dumps(asked))
-        request = session.MatrixRequest(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()})
+        given: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+        request = session.MatrixRequest(**given)
         if self._task.check_mode:
             matrix, found = session.planned(request)
             return {"table": report.plan_table(matrix.id, found)}

@@ -48,6 +48,11 @@ changes:
   description: What would change on each host that was read.
   type: dict
   returned: success
+refusals:
+  description: What is wrong, with its remedy, as sentences. Each stands once, after the hosts that have it.
+  type: list
+  elements: str
+  returned: success
 findings:
   description: The findings about these changes, for each host that was read.
   type: dict

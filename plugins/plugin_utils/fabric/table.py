@@ -46,6 +46,17 @@ def table(
     return lines
 
 
+def refusals(findings: t.Mapping[str, t.Sequence[Plain]]) -> list[str]:
+    """Return the errors among the findings (by host) as sentences: each once, after the hosts that have it."""
+    hosts: dict[str, list[str]] = {}
+    for host, found in findings.items():
+        for each in found:
+            if each["severity"] == "error":
+                said = f"{each['subject']}: {each['message']} {each['remedy']}".rstrip()
+                hosts.setdefault(said, []).append(host)
+    return [f"{', '.join(dict.fromkeys(named))}: {said}" for said, named in hosts.items()]
+
+
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 

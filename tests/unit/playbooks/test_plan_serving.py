@@ -75,9 +75,11 @@ def test_nodes_that_are_down_are_named_and_count_with_the_default(tmp_path: path
     assert "spark2, spark3, spark4 did not answer: the default for an unmeasured Spark is used there" in output
 
 
-@pytest.mark.long
+@pytest.mark.more
 def test_while_a_model_runs_its_rest_is_not_believed(tmp_path: pathlib.Path) -> None:
     nodes = {f"spark{number}": shown(9.0, "7.0.0-1019-nvidia", POD) for number in (1, 2, 3, 4)}
+    for facts in nodes.values():
+        facts["functions"] = [{**function, "numvfs": 4} for function in facts["functions"]]
     code, output = plan(tmp_path, nodes)
     assert code == 0, output
     assert "of 101 GiB free per node" in output
