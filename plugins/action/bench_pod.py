@@ -28,7 +28,9 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return the report; failed if a level is failed or garbage. Check mode creates no pod."""
         served = bench_pod.Served(asked["instance"], asked["image"], asked["secret"])
-        given: Plain = {name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in bench.ARGUMENTS}
+        given: Plain = {
+            name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in bench.ARGUMENTS
+        }
         wanted = Wanted(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
         what = known.load(asked["knowledge_dirs"])
         works(wanted, what)  # fails here if a workload is unknown, before a pod asks for it
