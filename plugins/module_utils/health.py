@@ -30,6 +30,8 @@ _QUERY = {
     "temperature_c": "temperature.gpu",
     "utilisation": "utilization.gpu",
 }
+REBOOT = "/run/reboot-required"  # written by packages' scripts (update-notifier-common), gone after the next boot
+MOST_NAMED = 32
 EARLIER = 1000  # lines of the previous boot: its end shows why it ended
 
 
@@ -59,7 +61,8 @@ class PciLink:
 class Health:
     """All readings. versions: by component. memory: in KiB. gpu_error: why nvidia-smi reported nothing.
 
-    journals: what was found in each; the previous boot's has `earlier` in its name.
+    journals: what was found in each; the previous boot's has `earlier` in its name. reboot_for: the packages that ask for a
+    restart of the node, as far as they say so; None if it needs none.
     """
 
     uptime_s: float | None = None
@@ -72,6 +75,7 @@ class Health:
     hottest_c: float | None = None
     links: tuple[PciLink, ...] = ()
     journals: tuple[Reading, ...] = ()
+    reboot_for: tuple[str, ...] | None = None
 
 
 def read_health(
@@ -105,6 +109,7 @@ def read_health(
         hottest_c=_hottest(sysfs),
         links=tuple(_link(sysfs, pci) for pci in sysfs.physical_functions(device_ids)),
         journals=tuple(read_journals(run, patterns, units, since, max_lines)),
+        reboot_for=read_reboot(system_root),
     )
 
 
@@ -129,6 +134,14 @@ def read_versions(
     if "libnccl2" in installed:
         found["nccl"] = installed.pop("libnccl2")
     return {key: value for key, value in found.items() if value} | installed
+
+
+def read_reboot(system_root: str = "") -> tuple[str, ...] | None:
+    """Return the packages that ask for a restart (none where they do not say so), or None if none is pending."""
+    if not pathlib.Path(f"{system_root}{REBOOT}").exists():
+        return None
+    names = re.findall(r"(?m)^[a-z0-9][a-z0-9+.-]{0,127}$", _text(f"{system_root}{REBOOT}.pkgs"))
+    return tuple(dict.fromkeys(names))[:MOST_NAMED]
 
 
 def read_gpus(run: Run) -> tuple[tuple[Gpu, ...], str | None]:

@@ -124,6 +124,11 @@ health:
       returned: success
       type: list
       elements: dict
+    reboot_for:
+      description: The packages that ask for a restart of the node, which may be none by name; null if no restart is pending.
+      returned: success
+      type: list
+      elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -86,7 +86,21 @@ def health_of(hosts: t.Mapping[str, t.Any]) -> tuple[dict[str, Health], dict[str
 
 def examine(state: SiteState) -> list[Diagnosis]:
     """Return all findings, the most severe first; equal ones in the order of the checks, lowest layer first."""
-    parts = (_nodes, _services, _clocks, _gate, _drift, _gids, _versions, _known_bad, _memory, _gpus, _pcie, _journals)
+    parts = (
+        _nodes,
+        _services,
+        _clocks,
+        _gate,
+        _drift,
+        _gids,
+        _versions,
+        _reboots,
+        _known_bad,
+        _memory,
+        _gpus,
+        _pcie,
+        _journals,
+    )
     found = [diagnosis for part in parts for diagnosis in part(state)]
     return sorted(together(found), key=lambda diagnosis: SEVERITIES.index(diagnosis.severity))
 
@@ -286,6 +300,22 @@ def _versions(state: SiteState) -> t.Iterator[Diagnosis]:
             f"{component} differs between nodes: {told}.",
             "The nodes were updated at different times.",
             "Bring all nodes to one version, and restart them for a kernel, driver or firmware.",
+        )
+
+
+def _reboots(state: SiteState) -> t.Iterator[Diagnosis]:
+    for name, health in state.health.items():
+        if health.reboot_for is None:
+            continue
+        names = ", ".join(health.reboot_for)
+        yield Diagnosis(
+            "node.reboot",
+            "warning",
+            name,
+            f"it is to be restarted{f' for {names}' if names else ''}.",
+            "Packages were updated since its last boot. Until then it runs the old ones, and the next power cut decides when the new "
+            "ones are tried.",
+            "Restart it when its models may stop, and run verify.yml.",
         )
 
 

@@ -9,7 +9,13 @@ import typing as t
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Gpu, Health, PciLink, read_health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import (
+    Gpu,
+    Health,
+    PciLink,
+    read_health,
+    read_reboot,
+)
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import compile_patterns
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
@@ -117,6 +123,22 @@ def test_of_a_bare_machine_everything_is_unknown_and_nothing_fails(tmp_path: pat
     assert health.versions == {"kernel": "6.12.0-fake"}
     assert health.links == () and health.hottest_c is None
     assert all(journal.error for journal in health.journals)
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({}, None),
+        ({"pkgs": "linux-base\n"}, None),
+        ({"": "*** System restart required ***\n"}, ()),
+        ({"": "", "pkgs": "linux-base\nlinux-base\n\x1b[2J evil\nlibc6\n"}, ("linux-base", "libc6")),
+    ],
+)
+def test_a_pending_restart(tmp_path: pathlib.Path, files: dict[str, str], found: tuple[str, ...] | None) -> None:
+    (tmp_path / "run").mkdir()
+    for name, text in files.items():
+        (tmp_path / "run" / ".".join(filter(None, ["reboot-required", name]))).write_text(text, encoding="utf-8")
+    assert read_reboot(str(tmp_path)) == found
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,18 @@ def test_versions_that_differ_name_who_differs(cluster: Cluster) -> None:
     assert "580.159.03 on spark1, spark2, spark4; 580.142 on spark3" in examine(cluster)["findings"][0]["symptom"]
 
 
+def test_a_pending_restart_is_named_with_what_asks_for_it(cluster: Cluster) -> None:
+    cluster.hosts["spark2"]["health"]["reboot_for"] = ["linux-image-6.17.0-1032-nvidia", "linux-base"]
+    cluster.hosts["spark3"]["health"]["reboot_for"] = []
+    report = examine(cluster)
+    assert [(f["id"], f["severity"], f["where"]) for f in report["findings"]] == [
+        ("node.reboot", "warning", "spark2"),
+        ("node.reboot", "warning", "spark3"),
+    ]
+    assert "for linux-image-6.17.0-1032-nvidia, linux-base." in report["findings"][0]["symptom"]
+    assert report["findings"][1]["symptom"] == "it is to be restarted."
+
+
 def test_versions_known_to_be_bad_are_named_once_for_all_nodes(cluster: Cluster) -> None:
     for seen in cluster.hosts.values():
         seen["health"]["versions"]["kernel"] = "7.0.0-1019-nvidia"
