@@ -366,8 +366,11 @@ def _start_if_needed(host: Host, run: Run, sysfs: Sysfs, request: Request, scrat
             outcome.state = "removed"
         return outcome
     turn.check()
+    told = len(outcome.warnings)
     request = _patient(host, run, request, outcome)
-    _start(host, request, images, "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes))
+    # What netplan takes down may break the connection over which this answer goes; the summary is asked for over a new one.
+    summary = "; ".join(f"{c.subject}: {c.what}" for c in outcome.changes)
+    _start(host, request, images, ". ".join((summary, *outcome.warnings[told:])))
     outcome.state, outcome.timeout = "pending", request.timeout
     return outcome
 

@@ -457,7 +457,8 @@ def who(journal: t.Mapping[str, t.Any]) -> str:
     """Return in words whose change a journal records."""
     connection = str(journal.get("connection") or "").partition(" ")[0]
     by = journal.get("by") or (f"a run from {connection}" if connection else "an unknown run")
-    return f"{by}, which is changing {journal.get('summary') or 'nothing yet'}"
+    what = str(journal.get("summary") or "nothing yet").partition(". ")[0]  # what follows is not a change
+    return f"{by}, which is changing {what}"
 
 
 def ended(host: Host, identity: str) -> dict[str, t.Any]:

@@ -613,6 +613,19 @@ def test_a_change_has_more_time_where_netplan_takes_down_what_it_came_over(
     assert bool([told for told in outcome.warnings if "takes enP7s7" in told]) == (seconds > 60)
 
 
+def test_what_was_taken_down_is_told_where_the_connection_broke_before_the_answer(host: FakeHost) -> None:
+    """NetworkManager takes the interface down under the run's own connection, so its first answer may never arrive."""
+    put(
+        host.node.root,
+        "/etc/netplan/01-mgmt.yaml",
+        "network: {renderer: NetworkManager, ethernets: {NM-1: {match: {name: enP7s7}}}}\n",
+    )
+    asked = request(connection="10.0.2.2 40000 10.0.2.15 22")
+    begin(host, asked)
+    host.pass_time(1000)
+    assert "takes enP7s7, over which this run reaches the node, down" in confirm(host, asked).message
+
+
 def test_addresses_that_come_a_little_later_are_waited_for(host: FakeHost) -> None:
     asked = request()
     begin(host, asked)
