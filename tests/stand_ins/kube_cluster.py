@@ -38,7 +38,11 @@ KINDS: dict[str, dict[str, tuple[str, bool]]] = {
         "services": ("Service", True),
         "serviceaccounts": ("ServiceAccount", True),
     },
-    "apps/v1": {"statefulsets": ("StatefulSet", True), "daemonsets": ("DaemonSet", True)},
+    "apps/v1": {
+        "statefulsets": ("StatefulSet", True),
+        "daemonsets": ("DaemonSet", True),
+        "deployments": ("Deployment", True),
+    },
     "networking.k8s.io/v1": {"networkpolicies": ("NetworkPolicy", True)},
     "policy/v1": {"poddisruptionbudgets": ("PodDisruptionBudget", True)},
     "node.k8s.io/v1": {"runtimeclasses": ("RuntimeClass", False)},
@@ -201,6 +205,8 @@ class Cluster:
             spec = made["spec"]
             group = f"{spec['group']}/{spec['versions'][0]['name']}"
             self.kinds.setdefault(group, {})[spec["names"]["plural"]] = (spec["names"]["kind"], True)
+        if made["kind"] == "Deployment":  # at once rolled out; it makes no pods
+            made["status"] = {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
         if made["kind"] == "Pod" and "status" not in made:
             self.run_once(made)
         if made["kind"] in ("Node", "StatefulSet", "DaemonSet"):

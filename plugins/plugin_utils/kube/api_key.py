@@ -29,10 +29,11 @@ def secret_name(key: str, namespace: str, instance: str) -> str:
             f"k8s_dgx_api_key: this is not a valid key ({len(text)} characters): {LEAST} to {MOST} letters, digits and ._~+/=- are "
             "needed. `openssl rand -hex 32` generates one."
         )
-    return f"serve-{label(instance, 'instance.name', 40)}-api-{_mark(text, namespace, instance)}"
+    return f"serve-{label(instance, 'instance.name', 40)}-api-{mark(text, namespace, instance)}"
 
 
 @functools.lru_cache(maxsize=8)
-def _mark(key: str, namespace: str, instance: str) -> str:
+def mark(key: str, namespace: str, instance: str) -> str:
+    """Return a text that tells keys apart and, seen by many, costs who guesses."""
     salt = f"dgxspark.cluster/{namespace}/{instance}".encode()
     return hashlib.pbkdf2_hmac("sha256", key.encode(), salt, ROUNDS, 8).hex()

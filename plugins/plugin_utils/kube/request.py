@@ -17,7 +17,7 @@ MOST_TOKENS = 200
 
 def model_name(plan: Plain) -> str:
     """Return the name under which the API serves a plan's model: the engine's own setting, else the model."""
-    settings = plan["ranks"][0]["settings"]
+    settings = plan["ranks"][0].get("settings") or {}
     named = settings.get("served_model_name") or settings.get("model") or plan["model"]
     return str(named[0] if isinstance(named, list) else named.split()[0] if isinstance(named, str) else named)
 

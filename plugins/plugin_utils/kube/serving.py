@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.request import model_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     COMPONENT_LABEL,
     INSTANCE_LABEL,
@@ -28,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     PLAN,
     RANK,
     REQUESTS,
+    SERVED,
     Plain,
     Settings,
     checksum,
@@ -105,7 +107,7 @@ def serving(
         account,
         *(_may_delete_own_pods(name, attached, chosen, instance) if attached else ()),
         _config_map(group.launch, chosen, instance, {**texts, **_texts(files)}),
-        *_services(name, chosen, instance, supervisor),
+        *_services(name, chosen, instance, supervisor, _told_gateway(plan, chosen, instance)),
         *([_reachable(name, chosen, instance, bool(attached))] if chosen.attachment != "host" else ()),
         *([_budget(name, chosen, instance)] if chosen.max_unavailable is not None else ()),
     ]
@@ -322,7 +324,16 @@ def _priority(chosen: Settings) -> Plain:
     )
 
 
-def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) -> list[Plain]:
+def _told_gateway(plan: t.Mapping[str, t.Any], chosen: Settings, instance: Instance) -> dict[str, str]:
+    """Return the annotation that tells a gateway what the Service serves. Not the pods': a new alias must not restart them."""
+    names = list(dict.fromkeys([model_name(dict(plan)), *chosen.aliases]))
+    told = {"names": names, "port": instance.port, "key": chosen.api_key_secret}
+    return {SERVED: json.dumps(told, sort_keys=True, ensure_ascii=False)}
+
+
+def _services(
+    name: str, chosen: Settings, instance: Instance, supervisor: int, told: t.Mapping[str, str]
+) -> list[Plain]:
     select = {key: labels(instance.name)[key] for key in (NAME_LABEL, INSTANCE_LABEL)}
     api = {
         "type": chosen.service_type,
@@ -341,8 +352,10 @@ def _services(name: str, chosen: Settings, instance: Instance, supervisor: int) 
             {"name": "rendezvous", "port": instance.dist_port, "targetPort": instance.dist_port, "protocol": "TCP"},
         ],
     }
+    made = thing("v1", "Service", name, chosen.namespace, labels(instance.name), spec=api)
+    made["metadata"]["annotations"] = dict(told)
     return [
-        thing("v1", "Service", name, chosen.namespace, labels(instance.name), spec=api),
+        made,
         thing("v1", "Service", f"{name}-ranks", chosen.namespace, labels(instance.name), spec=meeting),
     ]
 

@@ -26,6 +26,7 @@ PLAN = f"{MANAGER}/plan"  # annotation: checksum of everything that the ranks of
 RANK = f"{MANAGER}/rank"  # label
 REQUESTS = f"{MANAGER}/requests"  # annotation: how many requests its plan computes at once
 MEMORY = f"{MANAGER}/memory-gib"  # annotation: memory that a rank holds once it serves, according to its plan
+SERVED = f"{MANAGER}/served"  # annotation of an instance's Service: what a gateway must know (JSON: names, port, key)
 PART = f"{MANAGER}/part"  # label: the part of the platform
 SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there (role k3s sets it, too)
 VFS = f"{MANAGER}/vfs"  # label of a node: the SR-IOV device plugin has a file for it
@@ -48,7 +49,7 @@ class Settings:
     reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: a host's name in Kubernetes if it
     differs from the inventory's. image: replaces the profile's, best by digest. hf_token_secret: name of a Secret with the
     key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then requires; a new key
-    has a new name (api_key.py). hub_offline: ranks do not ask the hub; the weights are on the nodes, and read-only.
+    has a new name (api_key.py). aliases: further names of the model at a gateway. hub_offline: ranks do not ask the hub; the weights are on the nodes, and read-only.
     api_ports: of API servers, which restricted ranks with VFs may reach.
     load_timeout_s: None derives it from the plan's weights. max_unavailable: of the disruption budget; None: no budget.
     """
@@ -68,6 +69,7 @@ class Settings:
     cache_dir: str = "/var/lib/dgxspark/cache"
     hf_token_secret: str | None = None
     api_key_secret: str | None = None
+    aliases: tuple[str, ...] = ()
     hub_offline: bool = False
     api_ports: tuple[int, ...] = (6443,)
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
