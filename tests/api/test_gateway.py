@@ -73,7 +73,7 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     assert (code, changed > 0) == (0, True), said
     assert leaks.lines(said, KEY, ENGINE) == []
     assert (ours(site), offered(site)) == (OURS, {"org/model", "gpt-4o"})
-    assert "offers gpt-4o, org/model at http://NODE:30400/v1" in said
+    assert "offers gpt-4o, org/model by HTTP at port 30400 of each node, below /v1" in said
     # Again: nothing.
     site.cluster.writes.clear()
     assert (site.good(**good), site.cluster.writes) == (0, [])
