@@ -111,3 +111,7 @@ def test_serving_and_stopping_a_model_keep_it_up_to_date(site: StandIn) -> None:
     assert site.good(k8s_dgx_aliases=["gpt-5"], **gateway) == 0
     assert site.good(k8s_dgx_state="absent", **gateway) > 0
     assert offered(site) == set()
+    # Teardown removes it with the rest.
+    site.include("remove")
+    assert site.good() > 0
+    assert ours(site) == set()
