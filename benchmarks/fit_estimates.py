@@ -4,7 +4,8 @@ Usage, from the repository's root: python benchmarks/fit_estimates.py [--write] 
 Rows: `knowledge/evidence` (stable ones: the sum of the requests' tokens/s) and `knowledge/speeds` (a request's tokens/s
 while it decodes × requests) with known facts, at 1 to 8 requests. Minimises Σ (log predicted − log measured)² by
 Levenberg–Marquardt over the logarithms of the constants, each pulled towards a first guess. Weights: a configuration's
-points share one, a model's configurations share the square root of their number. A patched build has its own factor.
+points share one, a model's configurations share the square root of their number; a drafted row that does not state how
+many tokens were accepted counts UNSTATED as much, because that number differs by text. A patched build has its own factor.
 Models are identified by their facts: a finetune or another precision is left out together with its base.
 --write puts the constants into `knowledge/estimates/decode.yml`.
 """
@@ -46,14 +47,16 @@ OUT = ROOT / "knowledge" / "estimates" / "decode.yml"
 MOST = 8
 # First guesses, and the factor by which each may be off. read and experts: 1 is the full bandwidth; the rest are seconds.
 GUESS = {
-    "read.bf16": (1.2, 1.3),
+    # BF16 needs no unpacking: the memory itself (273 of 234 GB/s) and a little. Few configurations read mostly BF16, so its pull is strong.
+    "read.bf16": (1.2, 1.1),
     "read.fp8": (1.25, 1.3),
     "read.fp4": (1.3, 1.3),
     "experts.bf16": (1.4, 1.4),
     "experts.fp8": (1.4, 1.4),
     "experts.fp4": (1.4, 1.4),
     "cache": (1.5, 1.5),
-    "compute": (1.0, 1.5),
+    # Few rows depend on it: those with large batches of drafts, and canvases. 1.3 is three quarters of the nominal speed.
+    "compute": (1.3, 1.2),
     "blocks": (10e-6, 2.0),
     "blocks.states": (20e-6, 2.0),
     "blocks.experts": (20e-6, 2.0),
@@ -73,6 +76,10 @@ GUESS = {
     "patched": (0.95, 1.2),
 }
 NOISE = 0.08  # how far two runs of one configuration differ; a guess's factor is weighed against it
+UNSTATED = 0.5
+# What a kernel that only reads was seen to reach on a Spark, GB/s: antirez/ds4#773, 2026-08-10, 231 to 234.
+REACHED = 234.0
+SHARE = 0.8  # of the figures that an interval holds
 Logs = dict[str, float]
 
 
@@ -159,8 +166,10 @@ def speed_points() -> t.Iterator[Point]:
                 context = row["prompt"] + row.get("output", 0) / 2 if "prompt" in row else None
                 patched = entry["build"] == "patched"
                 total = row["n"] * row["each"]
+                rate = row.get("accept_rate")
+                accepted = 1 + rate * draft.steps if draft and rate else None
                 yield Point(
-                    name, group_of(facts), own, settings, draft, row["n"], total, patched, context, None, "speeds"
+                    name, group_of(facts), own, settings, draft, row["n"], total, patched, context, accepted, "speeds"
                 )
 
 
@@ -192,20 +201,22 @@ def predicted(point: Point, logs: Logs, base: estimate.Figures) -> float:
 
 
 def impossible(point: Point, base: estimate.Figures) -> bool:
-    """Whether a figure exceeds what the memory's bandwidth allows, so that the row does not state what really ran."""
+    """Whether a figure exceeds what the memory was seen to deliver, so that the row does not state what really ran."""
     facts = point.profile.facts
     if point.draft or point.requests > 1 or (facts and facts.diffusion):  # more than one token per step
         return False
     bare = dataclasses.replace(base, spread={"others": 1.0, "drafts": 1.0})
     moved = estimate.work(point.profile, point.settings, None, 1, bare, point.context)
-    return 1 / sum(v for k, v in moved.items() if k.startswith(("read.", "experts."))) < point.measured
+    slower = base.bandwidth_gb_s / REACHED
+    return 1 / slower / sum(v for k, v in moved.items() if k.startswith(("read.", "experts."))) < point.measured
 
 
 def weights(points: t.Sequence[Point]) -> list[float]:
     """Return each point's weight (see the module's docstring)."""
     rows = collections.Counter(p.config for p in points)
     configs = {g: len({p.config for p in points if p.group == g}) for g in {p.group for p in points}}
-    return [1 / rows[p.config] / math.sqrt(configs[p.group]) for p in points]
+    share = {p.config: UNSTATED if p.draft and not p.accepted else 1.0 for p in points}
+    return [share[p.config] / rows[p.config] / math.sqrt(configs[p.group]) for p in points]
 
 
 def solved(matrix: list[list[float]], right: list[float]) -> list[float]:
@@ -270,19 +281,37 @@ def fit(points: t.Sequence[Point], base: estimate.Figures, start: Logs | None = 
     return logs
 
 
+def of_blocks(draft: Draft) -> bool:
+    """Whether the drafter makes all its tokens in one pass."""
+    return draft.algorithm.upper() in estimate.BLOCK_DRAFTERS
+
+
+def texts(figures: estimate.Figures) -> dict[str, float]:
+    """Return, by kind of text, the odds that a draft passes, as a share of the usual odds: the median of what owners published."""
+    kind_odds = collections.defaultdict(list)
+    usual = figures.acceptance["DFLASH"][0]
+    for row in yaml.safe_load((ROOT / "benchmarks" / "published_acceptance.yml").read_text(encoding="utf-8")):
+        for kind in ("code", "prose"):
+            first = min(
+                (i / 1000 for i in range(1, 1000)),
+                key=lambda f: abs(estimate.expected(f, row["decay"], row["drafts"]) - row[kind]),
+            )
+            kind_odds[kind].append(first / (1 - first) * (1 - usual) / usual)
+    return {kind: round(statistics.median(values), 2) for kind, values in kind_odds.items()}
+
+
 def acceptance(points: t.Sequence[Point]) -> list[float]:
     """Fit the curve of accepted tokens over draft depth to the configurations that state theirs."""
-    stated = {(p.config, p.draft.steps, p.accepted) for p in points if p.accepted and p.draft}
+    stated = {
+        (p.config, estimate.drafts(p.draft), p.accepted)
+        for p in points
+        if p.accepted and p.draft and not of_blocks(p.draft)
+    }
 
     def off(first: float, decay: float) -> float:
         total = 0.0
         for _config, steps, length in stated:
-            chance, each, expected = 1.0, first, 1.0
-            for _step in range(steps):
-                chance *= each
-                each *= decay
-                expected += chance
-            total += math.log(expected / length) ** 2
+            total += math.log(estimate.expected(first, decay, steps) / length) ** 2
         return total
 
     grid = ((f / 200, d / 200) for f in range(120, 196) for d in range(140, 201))
@@ -298,21 +327,95 @@ def quantile(values: t.Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def interval(points: t.Sequence[Point], values: t.Sequence[float], drafted: bool) -> list[float]:
-    """Return the factors below and above an estimate that contain four of five figures, models weighted as in the fit.
+def near(requests: int) -> str:
+    """Return the shown level that a figure belongs to."""
+    return f"n{min(estimate.LEVELS, key=lambda level: abs(math.log(level / requests)))}"
 
-    Without speculation, uses stock builds only; with it, all builds, since other owners draft only on patched ones.
+
+def wanted(points: t.Sequence[Point], level: str, drafted: bool) -> list[int]:
+    """Return the places of the figures that an interval is made of.
+
+    Without speculation, only stock builds; with it, all builds, since other owners draft only on patched ones.
     """
-    some = [
-        (p, -v) for p, v in zip(points, values, strict=True) if bool(p.draft) == drafted and (drafted or not p.patched)
+    return [
+        i
+        for i, p in enumerate(points)
+        if bool(p.draft) == drafted and (drafted or not p.patched) and near(p.requests) == level
     ]
-    ordered = sorted(zip((v for _p, v in some), weights([p for p, _v in some]), strict=True))
+
+
+def factors(points: t.Sequence[Point], values: t.Sequence[float], level: str, drafted: bool) -> list[float]:
+    """Return the factors below and above an estimate that hold SHARE of the figures at about so many requests.
+
+    Each model counts as in the fit. The tails are those of one model more, which is the next one (as in a conformal interval).
+    """
+    places = wanted(points, level, drafted)
+    some = [points[i] for i in places]
+    ordered = sorted(zip([-values[i] for i in places], weights(some), strict=True))
+    models = len({p.group for p in some})
+    tail = max(0.0, (1 - SHARE) / 2 * (models + 1) / models - 1 / models) if models else 0.0
     whole, sofar, found = sum(w for _v, w in ordered), 0.0, []
     for value, weight in ordered:
         sofar += weight
-        while len(found) < 2 and sofar >= (0.1, 0.9)[len(found)] * whole:
+        while len(found) < 2 and sofar >= (tail, 1 - tail)[len(found)] * whole - 1e-9:
             found.append(round(math.exp(value), 2))
     return [min(found[0], 1.0), max(found[1], 1.0)]
+
+
+def intervals(points: t.Sequence[Point], values: t.Sequence[float]) -> dict[str, dict[str, list[float]]]:
+    """Return the intervals of plain and of drafted configurations, each by the number of requests."""
+    return {
+        name: {f"n{n}": factors(points, values, f"n{n}", drafted) for n in estimate.LEVELS}
+        for name, drafted in (("plain", False), ("drafted", True))
+    }
+
+
+def held(points: t.Sequence[Point], values: t.Sequence[float]) -> list[bool]:
+    """Return whether each figure is in the interval made without its model."""
+    found = [False] * len(points)
+    for group in {p.group for p in points}:
+        kept = [i for i, p in enumerate(points) if p.group != group]
+        shown = intervals([points[i] for i in kept], [values[i] for i in kept])
+        for i, p in enumerate(points):
+            if p.group == group:
+                low, high = shown["drafted" if p.draft else "plain"][near(p.requests)]
+                found[i] = low <= math.exp(-values[i]) <= high
+    return found
+
+
+def kinds(point: Point) -> t.Iterator[str]:
+    """Yield the classes in which errors are counted."""
+    yield "all"
+    yield "patched build" if point.patched else "stock build"
+    yield f"engine {point.profile.engine.name}"
+    yield f"nodes {point.profile.nodes}"
+    algorithm = point.draft.algorithm.upper() if point.draft else ""
+    yield "drafter " + (
+        "none" if not point.draft else "of blocks" if algorithm in estimate.BLOCK_DRAFTERS else "of tokens"
+    )
+    yield near(point.requests).replace("n", "requests ")
+    yield f"source {'logs of this stack' if point.source == 'log' else 'other owners'}"
+
+
+def classes(points: t.Sequence[Point], values: t.Sequence[float]) -> t.Iterator[str]:
+    """Yield the table of errors of left-out models: each configuration counts once, then each model once."""
+    inside = held(points, values)
+    yield "| left out | models | configurations | median error | of models | bias | inside 80 % |"
+    yield "|---|---|---|---|---|---|---|"
+    names = list(dict.fromkeys(sorted((k for p in points for k in kinds(p)), key=lambda k: (k != "all", k))))
+    for name in names:
+        own = [(p, v, i) for p, v, i in zip(points, values, inside, strict=True) if name in kinds(p)]
+        some, off = [p for p, _v, _i in own], [v for _p, v, _i in own]
+        middle, _most, models = summary(some, off)
+        configs = collections.defaultdict(list)
+        for point, value, _inside in own:
+            configs[point.config].append(value)
+        bias = math.exp(statistics.median(statistics.fmean(v) for v in configs.values()))
+        share = statistics.fmean(i for _p, _v, i in own)
+        yield (
+            f"| {name} | {len({p.group for p in some})} | {len(configs)} | {middle:.1%} | {models:.1%} | {bias:.2f} | "
+            f"{share:.0%} of {len(own)} |"
+        )
 
 
 def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> list[float]:
@@ -358,13 +461,13 @@ def table(points: t.Sequence[Point], seen: t.Sequence[float], left_out: t.Sequen
             f"{statistics.median(own):.1%} fitted, {statistics.median(out):.1%} left out"
         )
         for config in sorted({p.config for p, _s, _u in rows}):
-            shown = [
+            figures = [
                 f"n{p.requests} {p.measured * math.exp(u):.1f}/{p.measured:.1f} ({math.expm1(u):+.0%})"
                 for p, _s, u in rows
                 if p.config == config
             ]
             patched = ", patched" if any(p.patched for p, _s, _u in rows if p.config == config) else ""
-            yield f"    {config}{patched}: {', '.join(shown)}"
+            yield f"    {config}{patched}: {', '.join(figures)}"
 
 
 def main() -> int:
@@ -384,7 +487,9 @@ def main() -> int:
         canvas_copies=verdict.base().constant("memory.canvas_copies", "vllm", "0.29.0"),
     )  # fmt: skip
     for point in [p for p in points if impossible(p, base)]:
-        print(f"left aside, above the bandwidth of what it states: {point.config} n{point.requests} {point.measured:g}")
+        print(
+            f"left aside, more than the memory delivers for what it states: {point.config} n{point.requests} {point.measured:g}"
+        )
         points.remove(point)
     logs = fit(points, base)
     made = figures_of(logs, base)
@@ -402,16 +507,13 @@ def main() -> int:
         print(
             f"left out, {name}: configurations median {middle:.1%}, nine of ten {most:.1%}; models median {models:.1%}"
         )
-    intervals = {"plain": interval(points, left_out, False), "drafted": interval(points, left_out, True)}
-    for name, (low, high) in intervals.items():
-        print(f"left out, {name}: four of five figures are {low} to {high} times the estimate")
+    shown = intervals(points, left_out)
+    for name, levels in shown.items():
+        print(f"left out, {name}: four of five figures are {levels} times the estimate")
+    print("Inside: in the interval made without the figure's model")
+    print(*classes(points, left_out), sep="\n")
     socket = [(p, u) for p, u in zip(points, left_out, strict=True) if p.settings.get("nccl_transport") == "socket"]
     print(f"left out, sockets: {', '.join(f'{p.config} {math.expm1(u):+.0%}' for p, u in socket)}")
-    for level in estimate.LEVELS:
-        errors = by_config(
-            *zip(*[(p, u) for p, u in zip(points, left_out, strict=True) if p.requests == level], strict=True)
-        )
-        print(f"left out, n = {level}: configurations median {statistics.median(errors.values()):.1%} of {len(errors)}")
     print("Below: estimate/measured tokens/s with the model left out of the fit")
     print(*table(points, seen, left_out), sep="\n")
     if chosen.write:
@@ -427,7 +529,8 @@ def main() -> int:
             "spread": {key: round(value, 3) for key, value in made.spread.items()},
             "acceptance": {key: [round(v, 3) for v in value] for key, value in made.acceptance.items()},
             "patched": round(math.exp(logs["patched"]), 3),
-            "interval": {**intervals, "rare": [0.5, 1.5]},
+            "texts": texts(made),
+            "interval": {**shown, "rare": {f"n{n}": [0.5, 1.5] for n in estimate.LEVELS}},
             "error": {"median": round(middle, 3), "p90": round(most, 3), "models_median": round(models, 3)},
             "base": {
                 "models": len({p.group for p in points}),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -56,8 +56,9 @@ class Figures:
 
     acceptance: by algorithm, the probability of accepting the first drafted token and its decay per further token; spread:
     how much a further request (others) or a drafted token (drafts) reaches other experts, 1 is random; interval:
-    lower and upper factors: plain, drafted, rare (pipeline stages or sockets). canvas_copies: of the engine's sampler, see
-    `_denoising`; set by the plan.
+    lower and upper factors by number of requests: plain, drafted, rare (pipeline stages or sockets). texts: by kind of
+    text, the odds that a draft passes as a share of the usual odds. canvas_copies: of the engine's sampler, see `_denoising`; set by
+    the plan.
     """
 
     id: str
@@ -69,8 +70,9 @@ class Figures:
     costs: t.Mapping[str, float]
     spread: t.Mapping[str, float]
     acceptance: t.Mapping[str, t.Sequence[float]]
-    interval: t.Mapping[str, t.Sequence[float]]
+    interval: t.Mapping[str, t.Mapping[str, t.Sequence[float]]]
     error: t.Mapping[str, float]
+    texts: t.Mapping[str, float] = field(default_factory=dict)
     canvas_copies: float = 0.0
 
 
@@ -97,14 +99,19 @@ def busiest(experts: int, reached: float, ranks: int) -> float:
 def tokens_per_step(algorithm: str, steps: int, figures: Figures) -> float:
     """Return the expected tokens per step of one request: its own plus the accepted drafts."""
     first, decay = figures.acceptance.get(algorithm, figures.acceptance["other"])
-    expected, chance, each = 1.0, 1.0, first
+    return expected(first, decay, steps)
+
+
+def expected(first: float, decay: float, steps: int) -> float:
+    """Return the expected tokens of a step whose first draft passes with this chance, and each further one by a factor less."""
+    found, chance, each = 1.0, 1.0, first
     for _step in range(steps):
         chance *= each
-        expected += chance
+        found += chance
         each *= decay
         if chance < 1e-12:  # further steps add nothing
             break
-    return expected
+    return found
 
 
 def _output_layer(items: t.Sequence[Tensors], facts: Facts) -> list[tuple[str, float]]:
@@ -303,7 +310,12 @@ def _yield(facts: Facts | None, draft: Draft | None, figures: Figures) -> float:
     """Return the expected tokens per step of one request."""
     if facts and facts.diffusion:
         return facts.diffusion.tokens[1]
-    return tokens_per_step(_algorithm(draft), draft.steps, figures) if draft else 1.0
+    return tokens_per_step(_algorithm(draft), drafts(draft), figures) if draft else 1.0
+
+
+def drafts(draft: Draft) -> int:
+    """Return how many tokens one branch drafts. A drafter of blocks makes all of them in one step: SGLang says 1 step."""
+    return max(draft.steps, draft.tokens - 1) if draft.algorithm.upper() in BLOCK_DRAFTERS else draft.steps
 
 
 def _algorithm(draft: Draft) -> str:
@@ -341,21 +353,38 @@ def estimate(
     facts = profile.facts
     if facts is None:
         return None
-    drafts = draft if draft is None or draft.steps else None
-    made = {f"n{n}": tokens_per_second(profile, settings, drafts, n, figures) for n in LEVELS}
+    runs = draft if draft is None or draft.steps else None
+    made = {f"n{n}": tokens_per_second(profile, settings, runs, n, figures) for n in LEVELS}
     cut = profile.cut
     rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
-    low, high = figures.interval["rare" if rare else "drafted" if drafts else "plain"]
+    factors = figures.interval["rare" if rare else "drafted" if runs else "plain"]
+    least, most = 1.0, 1.0
     if facts.diffusion:
-        least, usual, most = facts.diffusion.tokens
-        low, high = low * least / usual, high * most / usual
+        few, usual, many = facts.diffusion.tokens
+        least, most = few / usual, many / usual
     return {
         **{key: round(value, 1) for key, value in made.items()},
-        "low": {key: round(value * low, 1) for key, value in made.items()},
-        "high": {key: round(value * high, 1) for key, value in made.items()},
-        "basis": _basis(work(profile, settings, drafts, 1, figures), figures, facts, drafts)
+        "low": {key: round(value * factors[key][0] * least, 1) for key, value in made.items()},
+        "high": {key: round(value * factors[key][1] * most, 1) for key, value in made.items()},
+        "texts": _texts(profile, settings, runs, figures) if runs else {},
+        "basis": _basis(work(profile, settings, runs, 1, figures), figures, facts, runs)
         + (". With pipeline stages, or over sockets, it is a guess" if rare else ""),
     }
+
+
+def _texts(
+    profile: Profile, settings: t.Mapping[str, t.Any], draft: Draft, figures: Figures
+) -> dict[str, dict[str, float]]:
+    """Return, by kind of text, the tokens of a step and one request's tokens/s: drafts pass more often in code than in prose."""
+    name = _algorithm(draft)
+    first, decay = figures.acceptance.get(name, figures.acceptance["other"])
+    found = {}
+    for kind, share in figures.texts.items():
+        odds = share * first / (1 - first)
+        accepted = expected(odds / (1 + odds), decay, drafts(draft))
+        speed = tokens_per_second(profile, settings, draft, 1, figures, accepted=accepted)
+        found[kind] = {"accepted": round(accepted, 2), "n1": round(speed, 1)}
+    return found
 
 
 def promise(plan: t.Mapping[str, t.Any], requests: int = 8) -> float | None:

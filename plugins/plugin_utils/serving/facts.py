@@ -41,7 +41,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model imp
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import DEFAULT_PRECISION, Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cache import MLA_TOKEN_BYTES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.vllm_cache import MLA_TOKEN_BYTES, SLOTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, names_release
 
 CLASSES = "model_classes"
@@ -283,6 +283,8 @@ def _room(pools: Pools, settings: t.Mapping[str, t.Any], off: float) -> Document
 
 def _narrower(dtype: t.Any) -> float:
     """Return how many times less a token may take than counted: for an unknown cache format, as little as in the narrowest."""
+    if dtype in SLOTS:
+        return MLA_TOKEN_BYTES[dtype] / SLOTS[dtype]
     known = dtype is None or dtype in KV_BYTES or dtype in KV_WIDE or dtype in MLA_TOKEN_BYTES
     return 1.0 if known else 2 / min(KV_BYTES.values())
 

@@ -37,7 +37,16 @@ BYTES = {
 }
 # How one kind of tensor is stored: a single format, or weight counts by format, with `rest` naming the format of the remainder.
 Format = str | t.Mapping[str, t.Any]
-KV_BYTES = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_ds_mla": 1.0, "nvfp4": 0.5625, "fp4_e2m1": 0.5625}
+# nvfp4_ds_mla, of forks: what most builds reserve is the slot of FP8 (spark-arena/sparkrun#247: 656 bytes, 584 with DeepSeek V4).
+KV_BYTES = {
+    "fp8": 1.0,
+    "fp8_e4m3": 1.0,
+    "fp8_e5m2": 1.0,
+    "fp8_ds_mla": 1.0,
+    "nvfp4_ds_mla": 1.0,
+    "nvfp4": 0.5625,
+    "fp4_e2m1": 0.5625,
+}
 # vLLM's other names for two-byte formats.
 KV_WIDE = frozenset(["auto", "bf16", "bfloat16", "float16", "fp8_inc"])
 NVFP4_GROUP = 16

@@ -54,7 +54,12 @@ def _estimate(estimate: t.Mapping[str, t.Any]) -> list[str]:
         f"n={key[1:]} {estimate[key]:g} ({estimate['low'][key]:g} to {estimate['high'][key]:g})"
         for key in ("n1", "n4", "n8")
     ]
-    return [f"estimate  {', '.join(figures)} tokens/s; not measured", f"          {estimate['basis']}"]
+    texts = [f"{kind} {of['n1']:g} ({of['accepted']:g} tokens a step)" for kind, of in estimate["texts"].items()]
+    return [
+        f"estimate  {', '.join(figures)} tokens/s; not measured",
+        *([f"          by text, one request: {', '.join(texts)}"] if texts else []),
+        f"          {estimate['basis']}",
+    ]
 
 
 def _requests(limit: int | None) -> str:

@@ -40,7 +40,9 @@ MLA_BLOCK = 64
 COMPRESSED_BLOCK, WINDOW_BLOCK = 256, 64
 STATE_BLOCK = {4: 4, 128: 8}
 # v1/kv_cache_interface.py, MLAAttentionSpec: bytes per token in its own format.
-MLA_TOKEN_BYTES = {"fp8_ds_mla": 656}
+# nvfp4_ds_mla is of forks, with slots of FP8's size or less: SLOTS has the narrowest (local-inference-lab/vllm#82, 432 of 656).
+MLA_TOKEN_BYTES = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 656}
+SLOTS = {"nvfp4_ds_mla": 432}
 
 # config/cache.py, MambaDType: bytes per value of a recurrent state if a type is set; else the checkpoint's.
 STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}

@@ -180,9 +180,10 @@ def test_published_figures_of_a_model_that_denoises_are_in_the_interval() -> Non
 
 def test_the_interval_is_that_of_the_steps() -> None:
     made = t.cast(dict[str, t.Any], estimate.estimate(profile(BLOCKS), {}, None, FIGURES))
-    low, high = FIGURES.interval["plain"]
-    assert made["low"]["n1"] == pytest.approx(made["n1"] * low * 18 / 31, abs=0.1)
-    assert made["high"]["n1"] == pytest.approx(made["n1"] * high * 18 / 13, abs=0.1)
+    low, high = FIGURES.interval["plain"]["n1"]
+    exact = speed(profile(BLOCKS))
+    assert made["low"]["n1"] == pytest.approx(exact * low * 18 / 31, abs=0.051)
+    assert made["high"]["n1"] == pytest.approx(exact * high * 18 / 13, abs=0.051)
     assert "14.2 tokens a pass expected, 8.3 to 19.7 depending on the text" in made["basis"]
 
 
@@ -213,6 +214,32 @@ def test_the_interval_holds_the_estimate(facts: Facts, cut: Cut, draft: Draft | 
     assert found
     for key in ("n1", "n4", "n8"):
         assert found["low"][key] <= found[key] <= found["high"][key]
+
+
+@given(models, levels, st.integers(2, 16))
+def test_a_drafter_of_blocks_counts_its_drafts_not_its_steps(facts: Facts, n: int, tokens: int) -> None:
+    """SGLang says one step for a block, vLLM as many as the block has drafts; both run the same."""
+    one, many = (Draft("DSPARK", steps, 1, tokens, False) for steps in (1, tokens - 1))
+    assert speed(profile(facts), n, one) == speed(profile(facts), n, many)
+
+
+def test_drafts_pass_more_often_in_code_than_in_prose() -> None:
+    found = t.cast(dict[str, t.Any], estimate.estimate(profile(), {}, DRAFT, FIGURES))
+    prose, code = found["texts"]["prose"], found["texts"]["code"]
+    assert 1 < prose["accepted"] < code["accepted"] < DRAFT.steps + 1
+    assert prose["n1"] < found["n1"] < code["n1"]
+    plain = t.cast(dict[str, t.Any], estimate.estimate(profile(), {}, None, FIGURES))
+    assert plain["texts"] == {}
+
+
+def test_an_interval_is_that_of_the_requests() -> None:
+    factors = {"n1": (0.9, 1.1), "n4": (0.8, 1.2), "n8": (0.7, 1.3)}
+    figures = dataclasses.replace(FIGURES, interval={**FIGURES.interval, "plain": factors})
+    found = t.cast(dict[str, t.Any], estimate.estimate(profile(), {}, None, figures))
+    for key, (low, high) in factors.items():
+        exact = speed(profile(), int(key[1:]), figures=figures)
+        assert found["low"][key] == pytest.approx(exact * low, abs=0.051)
+        assert found["high"][key] == pytest.approx(exact * high, abs=0.051)
 
 
 def test_a_model_without_facts_has_no_estimate() -> None:
