@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -23,20 +24,20 @@ import typing as t
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.tests.api import harness, test_site
-from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer
-from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, ROOT
-from ansible_collections.dgxspark.cluster.tests.unit.playbooks import test_discover
-from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
+runpy.run_path(str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "own_collection.py"))
+from ansible_collections.dgxspark.cluster.tests.api import harness, test_site  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, ROOT  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.unit.playbooks import test_discover  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 RESULT = HERE / "results" / "first_evening.md"
-CASES = pathlib.Path(os.environ.get("DGXSPARK_CASES", "/nonexistent"))
 PROFILE = "qwen3.6-35b-a3b-nvfp4-vllm"
 # Lines that are no answer: banners, hosts without a result, the sum, and where Ansible found an error.
 FRAME = re.compile(
     r"^(?:PLAY|TASK|RUNNING HANDLER|ok: \[|skipping: |included: |\.\.\.(?:ignoring)?$|\w[\w.-]* +: ok=\d|\[WARNING\]|Origin: |Task failed"
-    r"|<<< caused by|\d+ |\s*\^ |changed  |done     |…  |Done in |Failed in |not reached  |FAILED   )"
+    r"|<<< caused by|\d+ |\s*\^ |\[ERROR\]|changed  |done     |…  |Done in |Failed in )"
 )
 UGLY = re.compile(r"Traceback|Finalization of task args|<<< caused by|object at 0x|\{\{ ")
 
@@ -97,7 +98,12 @@ class Evening:
         example.mkdir()
         shutil.copytree(ROOT / "inventories" / "example", example / "inventory")
         shutil.copy(ROOT / "inventories" / "ansible.cfg", example)
-        self.at = {"": self.empty, "my-cluster": self.empty / "my-cluster", "kube": self.kube.folder, "example": example}
+        self.at = {
+            "": self.empty,
+            "my-cluster": self.empty / "my-cluster",
+            "kube": self.kube.folder,
+            "example": example,
+        }
         reach = {
             "ansible_connection": "local",
             "ansible_become": False,
@@ -145,7 +151,7 @@ class Evening:
     def type(self, number: int, case: t.Mapping[str, t.Any], callback: str) -> tuple[float, str, int]:
         """Run one command with an output plugin; return seconds, what was printed and the exit status."""
         words = shlex.split(case["type"].format(url=self.chat.url) if "{url}" in case["type"] else case["type"])
-        if case.get("more") or case.get("at") == "my-cluster":
+        if case.get("more"):
             words += ["-e", self.reach]
         words += self.more.get(case.get("more", ""), [])
         collections = [str(self.sparks.owner.folder / "collections"), str(harness.collections() or "")]
@@ -174,9 +180,22 @@ class Evening:
             text=True,
             timeout=600,
         )
+        if case.get("more"):
+            self._reached()
         name = f"{number:02}-{callback.rpartition('.')[2]}.txt"
         (self.printed / name).write_text(f"$ {case['type']}\n{done.stdout}[{done.returncode}]\n", encoding="utf-8")
         return time.monotonic() - began, done.stdout, done.returncode
+
+    def _reached(self) -> None:
+        """Have the inventory that `discover` wrote reach the stand-ins."""
+        if not (inventory := self.empty / "my-cluster" / "inventory").is_dir():
+            return
+        (inventory / "host_vars").mkdir(exist_ok=True)
+        for name, address in zip(("spark1", "spark2"), test_discover.HOSTS, strict=True):
+            reach = json.loads(self.reach) | {
+                "ansible_python_interpreter": f"{self.sparks.lan.folder}/{address}/python"
+            }
+            (inventory / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(reach), encoding="utf-8")
 
     def close(self) -> None:
         """Take the stand-ins away."""
@@ -186,7 +205,10 @@ class Evening:
 
 def table(rows: t.Sequence[Row]) -> list[str]:
     """Return the table of all commands."""
-    lines = ["| typed | seconds | lines, before | lines | share that is the answer | verdict |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| typed | seconds | lines, before | lines | share that is the answer | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in rows:
         if row.group:
             lines.append(f"| **{row.group}** | | | | | |")

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from ansible import context
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.preflight import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import packages, variable_names
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import all_hosts
 
 _SHOWN = 10
 
@@ -29,6 +31,8 @@ class ActionModule(ControllerAction):
         if errors:
             more = [f"And {len(errors) - _SHOWN} more."] if len(errors) > _SHOWN else []
             raise CollectionError(" ".join([*errors[:_SHOWN], *more]))
+        if not self.variable("guard_no_node", False):
+            all_hosts(self.variable("groups", {}), sources=context.CLIARGS.get("inventory") or ())
         return {"warnings": [str(each) for each in found]} if found else {}
 
     def _given(self) -> dict[str, str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: every_host
-short_description: Return the pattern for all hosts, if the inventory has any
+short_description: Return the pattern for all hosts, or for localhost if the inventory has none
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - For the C(hosts) of a play. Without any host in the inventory no task would run, and Ansible would end with exit status 0, so
-    only the play itself can refuse.
+  - For the C(hosts) of a play. Without any host in the inventory no task would run, and Ansible would end with exit status 0. So
+    the play gets localhost, on which M(dgxspark.cluster.preflight) says what is missing.
+  - With a limit, even localhost is left out, and only the play itself can refuse.
   - With C(--syntax-check) any inventory will do.
 options:
   _terms:
@@ -26,7 +27,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: The pattern V(all).
+  description: The pattern V(all), or V(localhost).
   type: list
   elements: str
 """
@@ -48,6 +49,8 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
         """Return the pattern for all hosts."""
         try:
             groups, sources = (variables or {}).get("groups") or {}, context.CLIARGS.get("inventory") or ()
+            if not (groups.get("all") or context.CLIARGS.get("subset") or context.CLIARGS.get("syntax")):
+                return ["localhost"]
             return [all_hosts(groups, needed=not context.CLIARGS.get("syntax"), sources=sources)]
         except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.every_host: {exc}") from exc

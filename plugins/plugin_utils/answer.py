@@ -14,8 +14,20 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import values
 LONG = 5.0  # seconds from which a step's time is said
 _FRAME = re.compile(
     r"^(?:Task failed: |Action failed: |Module failed: |dgxspark\.cluster\.\w+: |Finalization of task args for '[^']*' failed: "
-    r"|Error while resolving value for '[^']*': |The (?:filter|lookup) plugin '[^']*' failed: )+"
+    r"|Error while resolving value for '[^']*': |A '\w+' expression failed: |The (?:filter|lookup) plugin '[^']*' failed: )+"
 )
+# An exception that was raised for another one is followed by that one, and so is what the system said of it.
+_CAUSES = re.compile(r"(?s)^(.{10,}?): (?=\1)")
+_SYSTEM = re.compile(r": \[Errno \d+\] [^\n]*$")
+_SSH = re.compile(r"^Failed to connect to the host via ssh: (?:ssh: )?connect to host (\S+) port (\d+): (.+)$")
+_TRIES = {
+    "timed out": "Is it on, and is this its address?",
+    "No route": "Is it on, and is this its address?",
+    "refused": "It answers, but runs no ssh server there.",
+    "Permission denied": "It lets nobody in with this name and key: `-u NAME` names its user; `ssh-copy-id NAME@ADDRESS` brings your key.",
+    "resolve": "Its name has no address here: put one into the inventory (ansible_host).",
+    "Host key verification": "Its key is not known here, or has changed: `ssh ADDRESS` shows it.",
+}
 _ROLE = re.compile(r"^[\w.]+ : ")
 _OUTPUT = 10  # lines of a failed command's output
 
@@ -28,11 +40,18 @@ def seconds(value: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
 
 
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sort spark2 before spark10."""
+    return [(int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
 def reason(result: Plain) -> str:
     """Return why a task failed, without Ansible's frame around it."""
     if "censored" in result:
         return str(result["censored"])
     text = _FRAME.sub("", str(result.get("msg") or "").strip())
+    while same := _CAUSES.match(text):
+        text = _SYSTEM.sub("", text[same.end() :])
     output = str(result.get("stderr") or result.get("module_stderr") or result.get("stdout") or "").strip()
     if output and output not in text:
         text = "\n".join([text, *output.splitlines()[-_OUTPUT:]])
@@ -66,11 +85,15 @@ class Told:
         if host not in self.seen:
             self.seen.add(host)
             line = " ".join(reason(result).split())
+            if found := _SSH.match(line):
+                host, line = f"{host} ({found[1]})", f"ssh, port {found[2]}: {found[3]}"
             self.gone.setdefault(line[:300], []).append(host)
 
     def flush(self, now: float) -> list[str]:
         """Return the lines about the step, and forget them."""
-        lines = [f"not reached  {', '.join(hosts)}: {why}" for why, hosts in self.gone.items()]
+        lines = [f"not reached  {', '.join(sorted(hosts, key=_natural))}: {why}" for why, hosts in self.gone.items()]
+        tries = [tip for sign, tip in _TRIES.items() if any(sign in why for why in self.gone)]
+        lines += [f"  {tip}" for tip in dict.fromkeys(tries)]
         took = f" ({seconds(now - self.began)})" if now - self.began >= LONG else ""
         if self.changed:
             lines.append(f"changed  {self.step}: {', '.join(dict.fromkeys(self.changed))}{took}")

@@ -198,6 +198,9 @@ class Cluster:
             "resourceVersion": str(self.version),
         }
         made["metadata"] = {"creationTimestamp": "2026-01-01T00:00:00Z", **made["metadata"], **own}
+        if made["kind"] == "Service" and made["spec"].get("type") == "NodePort":
+            for port in made["spec"]["ports"]:
+                port.setdefault("nodePort", 30000 + port["port"] % 2768)  # the range of Kubernetes: 30000 to 32767
         self.objects[key] = made
         self.writes.append(f"{made['kind']}/{key[3]}")
         if made["kind"] == "CustomResourceDefinition":

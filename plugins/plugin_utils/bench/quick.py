@@ -37,7 +37,7 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
     users, each = ("One user gets", "") if first.n == 1 else (f"{first.n} users at once get", " each")
     said.insert(
         0,
-        f"{users} {first.per_request_tokens_per_s:.3g} tokens/s{each}; the first comes after {first.ttft_median_s:.2g} s.",
+        f"{users} {first.per_request_tokens_per_s:.3g} tokens/s{each}; the first comes after {_read(first.ttft_median_s)} s.",
     )
     # Up to the first level that is not good or too slow: a level with more users says nothing about one with fewer.
     enough = [r.level for r in itertools.takewhile(lambda r: _slowest(r, good) >= marks.pace, results)]
@@ -45,7 +45,7 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         most, least = enough[-1], min(level.slowest_tokens_per_s or 0 for level in enough)
         users = f"Up to {most.n} users get" if len(enough) > 1 else f"{most.n} users get"
         said.insert(
-            1, f"{users} at least {least:.3g} tokens/s each, {most.wall_tokens_per_s:.3g} in all with their waits."
+            1, f"{users} at least {least:.3g} tokens/s each, {_read(most.wall_tokens_per_s)} in all with their waits."
         )
     slow = next((r.level for r in good if _slowest(r, good) < marks.pace), None)
     if slow is first and first.n == 1:
@@ -61,6 +61,13 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
 def _slowest(result: Result, good: t.Sequence[Result]) -> float:
     """Return the slowest request's tokens/s; 0 if the level's speed does not count."""
     return result.level.slowest_tokens_per_s or 0.0 if result in good else 0.0
+
+
+def _read(value: float | None) -> str:
+    """Return a figure as people read it: two or three digits, and no power of ten; nothing below a hundredth counts here."""
+    if value is None:
+        return "?"
+    return "less than 0.01" if value < 0.01 else f"{value:.2g}" if value < 1 else f"{float(f'{value:.3g}'):g}"
 
 
 def _users(n: int) -> str:

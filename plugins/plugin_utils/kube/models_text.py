@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import Fit, Picture, Spark
 
-WIDTH = 50
+WIDTH, WIDE = 50, 110
 SIGNS = "ABCDEFGH"
 OTHER, FREE = "(other)", "(free)"  # no instance has such a name
 
@@ -68,7 +69,15 @@ def lines(picture: Picture) -> list[str]:
     for spark in picture.sparks:
         made += [f"  {line}" for line in _spark(spark, signs)]
     made += ["", f"What would fit beside it ({len(picture.fits)} profiles)"]
-    made += [f"  {fit.state:<12}  {fit.profile}: {needs(fit)}" for fit in picture.fits]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for fit in picture.fits:
+        alike.setdefault((fit.state, needs(fit)), []).append(fit.profile)
+    for (state, why), profiles in alike.items():
+        if len(profiles) == 1:
+            made.append(f"  {state:<12}  {profiles[0]}: {why}")
+        else:  # Many share one reason: it is said once.
+            names = textwrap.wrap(", ".join(profiles), WIDE, break_long_words=False, break_on_hyphens=False)
+            made += [f"  {state:<12}  {why}:", *(f"                {line}" for line in names)]
     if picture.unseen:
         made += ["", "Not seen", *(f"  {line}" for line in picture.unseen)]
     first = next((fit for fit in picture.fits if fit.state == "fits"), None)

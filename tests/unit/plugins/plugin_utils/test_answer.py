@@ -21,6 +21,19 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import Tol
             },
             "two reasons",
         ),
+        (
+            {
+                "msg": "Task failed: A 'when' expression failed: The filter plugin 'a.b' failed: dgxspark.cluster.facts_wanted: No x."
+            },
+            "No x.",
+        ),
+        (  # an exception, the one behind it, and what the system said
+            {
+                "msg": "dgxspark.cluster.explain: log: nothing.log: cannot be read: No such file: log: nothing.log: cannot be read: "
+                "No such file: [Errno 2] No such file: 'nothing.log'"
+            },
+            "log: nothing.log: cannot be read: No such file",
+        ),
         ({"msg": "non-zero return code", "stderr": "netplan: bad\nfile"}, "non-zero return code\nnetplan: bad\nfile"),
         ({"msg": "The key", "censored": "the output has been hidden"}, "the output has been hidden"),
         ({"msg": "bad \x1b[31mred"}, None),
@@ -59,9 +72,25 @@ def test_a_host_that_does_not_answer_is_one_line_in_a_run() -> None:
     for host in ("spark1", "spark2"):
         told.lose(host, {"msg": "Failed to connect to the host via ssh:\nconnection timed out"})
     said = told.start("Read more", 1.0)
-    assert said == ["not reached  spark1, spark2: Failed to connect to the host via ssh: connection timed out"]
+    assert said[0] == "not reached  spark1, spark2: Failed to connect to the host via ssh: connection timed out"
+    assert "Is it on" in said[1] and len(said) == 2
     told.lose("spark1", {"msg": "Failed to connect to the host via ssh"})
     assert told.flush(2.0) == []
+
+
+def test_hosts_that_fail_alike_are_one_line_with_their_addresses_and_what_to_try() -> None:
+    told = Told()
+    told.start("Read", 0.0)
+    for number in (10, 2, 1):
+        why = f"connect to host 192.0.2.{number} port 22: Connection timed out"
+        told.lose(f"spark{number}", {"msg": f"Task failed: Failed to connect to the host via ssh: ssh: {why}"})
+    told.lose("spark3", {"msg": "Failed to connect to the host via ssh: me@192.0.2.3: Permission denied (publickey)."})
+    first, second, *tips = told.flush(2.0)
+    assert first == (
+        "not reached  spark1 (192.0.2.1), spark2 (192.0.2.2), spark10 (192.0.2.10): ssh, port 22: Connection timed out"
+    )
+    assert second.startswith("not reached  spark3: ") and "Permission denied" in second
+    assert len(tips) == 2 and "ssh-copy-id" in tips[1]
 
 
 def test_the_last_line_says_how_it_ended() -> None:
