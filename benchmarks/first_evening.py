@@ -25,10 +25,10 @@ import typing as t
 import yaml
 
 runpy.run_path(str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "own_collection.py"))
-from ansible_collections.dgxspark.cluster.tests.api import harness, test_site  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.api import harness  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.support import kube_owner, two_sparks  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, ROOT  # noqa: E402
-from ansible_collections.dgxspark.cluster.tests.unit.playbooks import test_discover  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
@@ -83,9 +83,9 @@ class Evening:
         self.printed = place / "printed"
         self.printed.mkdir(parents=True)
         (place / "discover").mkdir()
-        self.sparks = test_discover.Site(place / "discover")
+        self.sparks = two_sparks.Site(place / "discover")
         (place / "kube").mkdir()
-        self.kube = test_site.Owner(
+        self.kube = kube_owner.Owner(
             place / "kube",
             count=2,
             topology="direct",
@@ -128,11 +128,7 @@ class Evening:
         for name, text in files.items():
             (self.empty / name).parent.mkdir(exist_ok=True)
             (self.empty / name).write_text(text, encoding="utf-8")
-        model = self.empty / "model"
-        model.mkdir()
-        config = next((ROOT / "tests").rglob("fixtures/**/config.json"), None)
-        if config:
-            shutil.copy(config, model / "config.json")
+        (self.empty / "model").mkdir()
 
     def _cluster(self) -> None:
         hosts = self.kube.folder / "hosts.yml"
@@ -191,7 +187,7 @@ class Evening:
         if not (inventory := self.empty / "my-cluster" / "inventory").is_dir():
             return
         (inventory / "host_vars").mkdir(exist_ok=True)
-        for name, address in zip(("spark1", "spark2"), test_discover.HOSTS, strict=True):
+        for name, address in zip(("spark1", "spark2"), two_sparks.HOSTS, strict=True):
             reach = json.loads(self.reach) | {
                 "ansible_python_interpreter": f"{self.sparks.lan.folder}/{address}/python"
             }

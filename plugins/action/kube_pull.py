@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_pull import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, image, pulls
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import Progress
 
 INTERVAL_S = 2
 
@@ -37,11 +37,12 @@ class ActionModule(ControllerAction):
         self._remove(self._list("Pod", labels))  # left by a killed run
         try:
             self._do({"resource_definition": pods})
+            progress = Progress()
             while True:
                 failed = watch.ended(self._list("Pod", labels), self._list("Event"), time.monotonic())
                 if failed is not None:
                     return failed
-                say(f"kube_pull: {watch.wanted.image}: {'; '.join(watch.waiting)}")
+                progress.tell(f"pull of {watch.wanted.image}: {'; '.join(watch.waiting)}")
                 time.sleep(INTERVAL_S)
         finally:
             self._remove(pods)

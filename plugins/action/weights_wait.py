@@ -11,7 +11,7 @@ import time
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.modules.weights_wait import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import Progress
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 
 # Ansible waits 2.5 s until the task has written its file, and then says that it has started. A busy node takes longer.
@@ -27,7 +27,7 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return the task's own result."""
         host = str(self.task_vars.get("inventory_hostname", ""))
-        said = ""
+        progress = Progress()
         until = time.monotonic() + _STARTING_S
         while self._not_begun(asked["jid"]) and time.monotonic() < until:
             time.sleep(1)
@@ -41,10 +41,7 @@ class ActionModule(ControllerAction):
                         f"{host}: {asked['what']}: the task ended without any output. Run again: it resumes from here."
                     )
                 return seen
-            line = pace.line(host, asked["what"], self._told(asked["progress"]))
-            if line and line != said:
-                said = line
-                say(line)
+            progress.tell(pace.line(host, asked["what"], self._told(asked["progress"])))
             time.sleep(pace.pause(asked["interval"], time.monotonic() - began))
 
     def _folder(self) -> str:

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import time
+import typing as t
+
 from ansible import constants
 from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import lines
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import seconds
 
 # Programs parse these callbacks' standard output, so text for people goes to standard error.
 FOR_PROGRAMS = frozenset({"json", "jsonl"})
@@ -27,3 +31,20 @@ def say(text: str) -> None:
     `debug` would quote and wrap it.
     """
     _display.display(lines(text), stderr=for_program())
+
+
+class Progress:
+    """How far a step that waits has come, with the time so far: a line when that is new, at most one in `pause` seconds."""
+
+    def __init__(self, clock: t.Callable[[], float] = time.monotonic, pause: float = 15.0) -> None:
+        self._clock, self._pause = clock, pause
+        self._began = clock()
+        self._said, self._when = "", self._began - pause
+
+    def tell(self, state: str) -> None:
+        """Say it, if it is new and the last line is not too fresh: what is passed over comes with the next call."""
+        now = self._clock()
+        if not state or state == self._said or now - self._when < self._pause:
+            return
+        self._said, self._when = state, now
+        say(f"…        {state} ({seconds(now - self._began)})")

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, status
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import Progress
 
 GONE_S = 60  # for objects that are being deleted
 
@@ -49,7 +49,7 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
     asked: `namespace` and `instance`; `state` (ready, ended, gone), and except for gone `plan` and `ranks`; `timeout` and `interval`
     in seconds; where the cluster is. Check mode polls once.
     """
-    start, said = time.monotonic(), ""
+    start, progress = time.monotonic(), Progress(pause=0.0)
     before: status.Before | None = None
     while True:
         seen, before = _look(action, asked, before, task_vars)
@@ -63,9 +63,7 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
             return {**result, "failed": True, "msg": causes}
         if seconds >= asked["timeout"]:
             return {**result, "failed": True, "msg": status.late(asked, seen, seconds)}
-        if causes != said:
-            said = causes
-            say(f"waiting for {asked['instance']}: {causes or 'in progress'}")
+        progress.tell(f"waiting for {asked['instance']}: {causes or 'in progress'}")
         time.sleep(asked["interval"])
 
 

@@ -26,3 +26,20 @@ def test_a_line_is_for_people(
 
 def test_no_action_prints_past_it() -> None:
     assert [path.name for path in ACTIONS.glob("*.py") if "display.display" in path.read_text(encoding="utf-8")] == []
+
+
+def test_progress_is_a_line_when_it_is_new_and_not_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(terminal, "say", said.append)
+    clock = [100.0]
+    progress = terminal.Progress(lambda: clock[0], pause=15.0)
+    for clock[0], state in (
+        (102.0, "1 of 20 GiB"),
+        (110.0, "2 of 20 GiB"),  # too soon
+        (120.0, "2 of 20 GiB"),
+        (140.0, "2 of 20 GiB"),  # nothing new
+        (150.0, ""),
+        (400.0, "20 of 20 GiB"),
+    ):
+        progress.tell(state)
+    assert said == ["…        1 of 20 GiB (2 s)", "…        2 of 20 GiB (20 s)", "…        20 of 20 GiB (5 min 0 s)"]
