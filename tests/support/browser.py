@@ -1,0 +1,97 @@
+"""Pages in a real browser: what is broken or too wide at a width, in light and dark. One start of Debian's chromium for all pages.
+
+    problems = measured({"report": page}, widths=(390, 1440))
+
+Each page lies in a frame of that width, which has its own colour scheme. Its Content-Security-Policy forbids scripts, so a script beside
+the frame looks into it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import typing as t
+
+NOT_RUN = "not run: chromium is not here (apt-get install chromium)"
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+SMALLEST = 12
+LOOK = """
+const found = {};
+const look = (frame) => {
+  const doc = frame.contentDocument, view = frame.contentWindow, wide = doc.documentElement.clientWidth, said = new Set();
+  doc.querySelectorAll('details').forEach((each) => { each.open = true; });
+  if (doc.documentElement.scrollWidth > wide) said.add(`page: ${doc.documentElement.scrollWidth} px on ${wide}`);
+  const framed = (node) => {
+    for (; node && node !== doc.body; node = node.parentElement)
+      if (['auto', 'scroll', 'hidden', 'clip'].includes(view.getComputedStyle(node).overflowX)) return true;
+    return false;
+  };
+  const walk = doc.createTreeWalker(doc.body, NodeFilter.SHOW_TEXT), range = doc.createRange();
+  while (walk.nextNode()) {
+    const node = walk.currentNode, holder = node.parentElement;
+    if (!node.data.trim() || ['STYLE', 'SCRIPT', 'TITLE', 'DESC'].includes(holder.tagName.toUpperCase())) continue;
+    const box = holder.getBoundingClientRect(), style = view.getComputedStyle(holder);
+    if (!box.width || !box.height || style.visibility === 'hidden' || box.width <= 1) continue;
+    const ctm = holder.getScreenCTM ? holder.getScreenCTM().a : 1, size = parseFloat(style.fontSize) * ctm;
+    if (size < SMALLEST - 0.05) said.add(`text of ${size.toFixed(1)} px: ${node.data.trim().slice(0, 40)}`);
+    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+      range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((each) => each.width > 0);
+      if (new Set(boxes.map((each) => Math.round(each.top))).size > 1 && word[0].length < 40) said.add(`broken: ${word[0]}`);
+      if (boxes.some((each) => each.right > wide + 1) && !framed(holder)) said.add(`too wide: ${word[0]}`);
+    }
+  }
+  found[frame.title] = [...said];
+};
+window.addEventListener('load', () => {
+  document.querySelectorAll('iframe').forEach(look);
+  const told = document.createElement('pre'); told.id = 'told'; told.textContent = JSON.stringify(found); document.body.append(told);
+});
+""".replace("SMALLEST", str(SMALLEST))
+
+
+def can_run() -> bool:
+    """Whether the browser is here."""
+    return shutil.which("chromium") is not None
+
+
+def _frame(name: str, page: str, width: int, scheme: str, height: int) -> str:
+    style = f"border:0;display:block;color-scheme:{scheme}"
+    title = f"{name} at {width} px, {scheme}"
+    return f'<iframe title="{title}" style="{style}" width={width} height={height} srcdoc="{html.escape(page)}"></iframe>'
+
+
+def _started(folder: pathlib.Path, text: str, *words: str) -> str:
+    (folder / "all.html").write_text(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{text}", "utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = ["chromium", *FLAGS, profile, *words, (folder / "all.html").resolve().as_uri()]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+
+
+def measured(folder: pathlib.Path, pages: t.Mapping[str, str], widths: t.Sequence[int]) -> dict[str, list[str]]:
+    """Return the problems of each page at each width, in light and in dark."""
+    frames = [
+        _frame(name, page, width, scheme, 3000)
+        for name, page in pages.items()
+        for width in widths
+        for scheme in ("light", "dark")
+    ]
+    dom = _started(folder, "".join(frames) + f"<script>{LOOK}</script>", "--window-size=1600,3000", "--dump-dom")
+    told = re.search(r'<pre id="told">(.*?)</pre>', dom, re.DOTALL)
+    assert told, dom[-500:]
+    made: dict[str, list[str]] = json.loads(html.unescape(told[1]))
+    assert len(made) == len(frames)
+    return made
+
+
+def picture(folder: pathlib.Path, page: str, out: pathlib.Path, width: int, scheme: str, height: int = 1600) -> None:
+    """Write a page's upper part as a PNG."""
+    size = (f"--window-size={max(width, 500)},{height}", f"--screenshot={out.resolve()}")
+    _started(folder, _frame(out.stem, page, width, scheme, height), *size)
