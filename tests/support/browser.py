@@ -39,7 +39,8 @@ const look = (frame) => {
     if (!node.data.trim() || ['STYLE', 'SCRIPT', 'TITLE', 'DESC'].includes(holder.tagName.toUpperCase())) continue;
     const box = holder.getBoundingClientRect(), style = view.getComputedStyle(holder);
     if (!box.width || !box.height || style.visibility === 'hidden' || box.width <= 1) continue;
-    const ctm = holder.getScreenCTM ? holder.getScreenCTM().a : 1, size = parseFloat(style.fontSize) * ctm;
+    const matrix = holder.getScreenCTM ? holder.getScreenCTM() : {a: 1, b: 0};  // turned text has a = 0
+    const size = parseFloat(style.fontSize) * Math.hypot(matrix.a, matrix.b);
     if (size < SMALLEST - 0.05) said.add(`text of ${size.toFixed(1)} px: ${node.data.trim().slice(0, 40)}`);
     for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
       range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
@@ -65,7 +66,9 @@ def can_run() -> bool:
 def _frame(name: str, page: str, width: int, scheme: str, height: int) -> str:
     style = f"border:0;display:block;color-scheme:{scheme}"
     title = f"{name} at {width} px, {scheme}"
-    return f'<iframe title="{title}" style="{style}" width={width} height={height} srcdoc="{html.escape(page)}"></iframe>'
+    return (
+        f'<iframe title="{title}" style="{style}" width={width} height={height} srcdoc="{html.escape(page)}"></iframe>'
+    )
 
 
 def _started(folder: pathlib.Path, text: str, *words: str) -> str:
