@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_apply import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, group
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, beside, group
 
 
 class ActionModule(ControllerAction):
@@ -25,7 +25,13 @@ class ActionModule(ControllerAction):
         if asked["wait_for"]:
             condition = {"type": asked["wait_for"], "status": "True"}
             more |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
-        said = group.put(self, asked["objects"], more, self.task_vars)
+        objects, stays = beside.kept(
+            asked["objects"], ask.others(self, asked["objects"], ask.where(asked), self.task_vars)
+        )
+        if not objects:
+            return {"objects": stays}
+        said = group.put(self, objects, more, self.task_vars)
         if said.get("failed"):
             return said
-        return apply.outcome(asked["objects"], said, asked["after"] if self._task.check_mode else [])
+        result = apply.outcome(objects, said, asked["after"] if self._task.check_mode else [])
+        return {**result, "objects": [*result["objects"], *stays]}

@@ -24,4 +24,5 @@ class ActionModule(ControllerAction):
     def _list(self, asked: Plain, each: Plain) -> list[Plain]:
         place = ask.where({**asked, "namespace": each["namespace"] or asked["namespace"]})
         labels = asked["label_selectors"] if each["label_selectors"] is None else each["label_selectors"]
-        return ask.objects(self, (each["api_version"], each["kind"]), place, labels, self.task_vars)
+        fields = [f"metadata.name={each['name']}"] if each["name"] else []
+        return ask.objects(self, (each["api_version"], each["kind"]), place, labels, self.task_vars, fields)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_platform import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import beside
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 
 
@@ -16,11 +17,17 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, asked: Plain) -> Plain:
-        """Return the parts, and which of them must be present or absent; applies nothing."""
+        """Return the parts, and which of them must be present, absent or used as they are; applies nothing."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
-        parts = platform(fabric, asked["kubernetes"], self.owner_dirs(), asked["there"])
+        choices, dirs = dict(asked["kubernetes"]), self.owner_dirs()
+        found = beside.find(fabric, choices, asked["there"], dirs)
+        if found.refused:
+            return {"failed": True, "msg": beside.refusal(found)}
+        more = beside.extra(found)
+        choices |= {**more, "parts": {**(choices.get("parts") or {}), **more["parts"]}}
+        parts = platform(fabric, choices, dirs, asked["there"])
         there = [
             made for part in parts.values() if part["state"] in ("present", "labelled") for made in part["objects"]
         ]
         absent = [name for name, part in parts.items() if part["state"] == "absent"]
-        return {"parts": parts, "present": there, "absent": absent}
+        return {"parts": parts, "present": there, "absent": absent, "used": list(found.used.values())}

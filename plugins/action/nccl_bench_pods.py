@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_bench_pods import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, bench, group
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, bench, beside, group
 
 GONE_S = 120
 
@@ -37,7 +37,8 @@ class ActionModule(ControllerAction):
             self._take_away(made)
 
     def _apply(self, objects: list[Plain]) -> None:
-        said = group.put(self, objects, self._cluster, self.task_vars)
+        there = ask.others(self, objects, self._cluster, self.task_vars)
+        said = group.put(self, beside.kept(objects, there)[0], self._cluster, self.task_vars)
         if said.get("failed"):
             raise CollectionError(" ".join(str(said.get("msg", said)).split()))
 

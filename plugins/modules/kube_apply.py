@@ -13,6 +13,8 @@ description:
   - Passes the objects to M(kubernetes.core.k8s), all in one step and with one field manager, and shows the diff of each.
   - In check mode the API server itself reports what would change. An object that it cannot judge yet, because this run would create
     its namespace or kind, is reported as one that would be created.
+  - An object that exists without our label is another's. A namespace or CRD is then used as it is; any other fails the task before
+    anything is applied.
   - A change to an object that is being deleted would be lost. The module waits up to a minute until it is gone, then applies.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:
@@ -48,8 +50,8 @@ EXAMPLES = r"""
 RETURN = r"""
 objects:
   description: >-
-    What was done about each object, as C(Kind/namespace/name), or C(Kind/name) without a namespace, and V(changed), V(unchanged) or
-    V(would be created).
+    What was done about each object, as C(Kind/namespace/name), or C(Kind/name) without a namespace, and V(changed), V(unchanged),
+    V(would be created) or V(used as it is).
   type: list
   elements: str
   returned: success

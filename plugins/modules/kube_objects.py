@@ -32,6 +32,9 @@ options:
         description: The kind.
         type: str
         required: true
+      name:
+        description: Only the object of this name.
+        type: str
       namespace:
         description: Overrides O(namespace).
         type: str
@@ -81,6 +84,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 KIND: dict[str, dict[str, object]] = {
     "api_version": {"type": "str", "default": "v1"},
     "kind": {"type": "str", "required": True},
+    "name": {"type": "str"},
     "namespace": {"type": "str"},
     "label_selectors": {"type": "list", "elements": "str"},
 }

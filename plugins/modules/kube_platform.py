@@ -12,6 +12,8 @@ author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Returns the Kubernetes objects of each part of the platform - the runtime class, NVIDIA's device plugin, Multus, the
     SR-IOV device plugin, and one network attachment for each function and VF index in use. Applies nothing.
+  - A part that others have put into the cluster, and that ranks can use, is V(unmanaged); one that is in the way, or that ranks cannot
+    use, is a failure that names all reasons. What others own is never among the objects.
   - Versions and digests come from C(knowledge/platform). The hosts are those of the fabric plan, C(dgxspark_plan); a single Spark
     has no plan.
   - Runs on the controller through its action plugin.
@@ -26,14 +28,15 @@ options:
       (V(present), V(absent) or V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (by
       default all of the plan); C(node_names), a host's Kubernetes node name; C(gpu_shares), instances that may hold one GPU at the
       same time; C(images), a part's image; C(image_pull); C(data_dir), K3s's data folder, which contains its CNI folders;
-      C(cni_bin_dir) and C(cni_conf_dir), if they are not K3s's; C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab),
+      C(cni_bin_dir) and C(cni_conf_dir), if they are neither K3s's nor, on nodes without K3s, the usual ones; C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab),
       which cannot be requested from the SR-IOV device plugin.
     type: dict
     default: {}
   there:
     description: >-
-      What the cluster has: its nodes, the pods of our daemons, and the SR-IOV device plugin's ConfigMap. What this run does not see
-      of a node is left as it is.
+      What the cluster has: its nodes, the pods of our daemons, and the SR-IOV device plugin's ConfigMap; of others, their DaemonSets,
+      the namespace of ranks, the CRD of network attachments, and Cilium's ConfigMap, if there are any. What this run does not see of a
+      node is left as it is.
     type: list
     elements: dict
     default: []
@@ -69,6 +72,11 @@ present:
   returned: success
 absent:
   description: The parts that should not exist.
+  type: list
+  elements: str
+  returned: success
+used:
+  description: A line for each part that others have put into the cluster, and that is used as it is.
   type: list
   elements: str
   returned: success

@@ -21,7 +21,7 @@ from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGED_BY_LABEL, MANAGER, Plain
 
 try:
     from kubernetes.dynamic.exceptions import ResourceNotFoundError
@@ -138,22 +138,44 @@ def where(asked: Plain) -> Plain:
 
 
 def objects(
-    action: Action, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], task_vars: t.Any
+    action: Action,
+    kind: tuple[str, str],
+    place: Plain,
+    labels: t.Sequence[str],
+    task_vars: t.Any,
+    fields: t.Sequence[str] = (),
 ) -> list[Plain]:
-    """Return the objects of a kind (API version, kind) in a place (see `where`) that have the labels.
+    """Return the objects of a kind (API version, kind) in a place (see `where`) that have the labels and fields.
 
     Raises CollectionError if the API does not answer.
     """
     asked = {**place, "api_version": kind[0], "kind": kind[1]}
     try:
         if ResourceNotFoundError is not None and _is_here(action):
-            return _objects(asked, labels)
-        said = answer(
-            action._execute_module, "kubernetes.core.k8s_info", {**asked, "label_selectors": list(labels)}, task_vars
-        )
+            return _objects(asked, labels, fields)
+        chosen = {"label_selectors": list(labels), **({"field_selectors": list(fields)} if fields else {})}
+        said = answer(action._execute_module, "kubernetes.core.k8s_info", {**asked, **chosen}, task_vars)
         return list(said["resources"])
     except CollectionError as exc:
         raise CollectionError(f"the Kubernetes API did not answer: {str(exc)[:300]}") from exc
+
+
+def others(action: Action, made: t.Iterable[Plain], place: Plain, task_vars: t.Any) -> list[Plain]:
+    """Return what the cluster has without our label under the names of these objects. Nodes are never ours, and left out."""
+    names: dict[tuple[str, str, str], set[str]] = {}
+    for each in made:
+        metadata = each["metadata"]
+        if each["kind"] != "Node" and (metadata.get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER:
+            where_ = (each["apiVersion"], each["kind"], metadata.get("namespace") or "")
+            names.setdefault(where_, set()).add(metadata["name"])
+    found = []
+    for (api, kind, namespace), wanted in names.items():
+        there = {**place, "namespace": namespace} if namespace else {k: v for k, v in place.items() if k != "namespace"}
+        fields = [f"metadata.name={next(iter(wanted))}"] if len(wanted) == 1 else []
+        labels = [f"{MANAGED_BY_LABEL}!={MANAGER}"]
+        listed = objects(action, (api, kind), there, labels, task_vars, fields)
+        found += [each for each in listed if each["metadata"]["name"] in wanted]
+    return found
 
 
 def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str, str]]:
@@ -195,12 +217,13 @@ def _is_here(action: Action) -> bool:
     return local and not any(action._task.environment or ())
 
 
-def _objects(asked: Plain, labels: t.Sequence[str]) -> list[Plain]:
+def _objects(asked: Plain, labels: t.Sequence[str], fields: t.Sequence[str]) -> list[Plain]:
     try:
         lookup = lookup_loader.get("kubernetes.core.k8s")
         if lookup is None:
             raise CollectionError("the collection kubernetes.core is missing. Install it (requirements.yml).")
-        return list(lookup.run([], {}, **asked, label_selector=",".join(labels) or None) or [])
+        selectors_ = {"label_selector": ",".join(labels) or None, "field_selector": ",".join(fields) or None}
+        return list(lookup.run([], {}, **asked, **selectors_) or [])
     except ResourceNotFoundError:  # a kind that the cluster does not know has no objects
         return []
     except CollectionError:

@@ -19,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform imp
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, MANAGER, PART, Plain
 
 Object = t.Mapping[str, t.Any]
+OTHERS = "the SR-IOV device plugin there is not this collection's, and has not found it. See its log and its ConfigMap."
 
 
 @dataclass
@@ -84,7 +85,7 @@ def offered(
             why = _why(host, lacking, files.get(name, {}), facts)
         else:
             made["pending"].append(name)
-            why = _not_at_work(pod)
+            why = _not_at_work(pod) if pod is not None or files else OTHERS
         made["lacking"].append(f"{host}: node {name} does not offer {', '.join(lacking)}: {why}")
     return made
 

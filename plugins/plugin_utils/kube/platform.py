@@ -130,7 +130,7 @@ def platform(
         "nvidia_device_plugin": lambda: _nvidia(chosen, known),
         "cni_plugins": list,
         "multus": lambda: multus.multus(
-            _container(chosen, known, "multus"), _paths(chosen, known), ON_SPARKS, known["multus"].get("connections")
+            _container(chosen, known, "multus"), folders(chosen, known), ON_SPARKS, known["multus"].get("connections")
         ),
         "sriov_device_plugin": lambda: _sriov(chosen, files, known),
         "networks": lambda: _networks(chosen, planned, seen, wanted["networks"]),
@@ -142,12 +142,13 @@ def platform(
     made["cni_plugins"]["install"] = {
         "files": dict(plugins["files"]),
         "members": list(plugins["members"]),
-        "folder": _paths(chosen, known)["cni_bin"],
+        "folder": folders(chosen, known)["cni_bin"],
     }
     return made
 
 
-def _paths(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:
+def folders(chosen: Platform, known: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Return the CNI folders of the nodes: the owner's, else K3s's."""
     usual, own = layout.DATA, chosen.data_dir.rstrip("/")
     paths: dict[str, str] = {key: own + path.removeprefix(usual) for key, path in known["k3s_cni"]["paths"].items()}
     if chosen.cni_bin_dir:

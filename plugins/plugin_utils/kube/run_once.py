@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, once, pulls
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, beside, once, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.inspected import printable
 
@@ -93,7 +93,8 @@ class Runner:
         self.remove([name])  # left by a run that was killed
         with cleaning_up():
             try:
-                self._do({"resource_definition": [*job.needs, job.pod]})
+                there = ask.others(self._action, job.needs, self._cluster, self._task_vars)
+                self._do({"resource_definition": [*beside.kept(job.needs, there)[0], job.pod]})
                 return self._wait(job), self._log(job.pod)
             finally:
                 self.remove([name])
