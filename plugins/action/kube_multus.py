@@ -9,8 +9,9 @@ import time
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_multus import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, multus
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, beside, multus
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
 INTERVAL_S = 5
@@ -26,11 +27,10 @@ class ActionModule(ControllerAction):
         """Return the nodes without Multus: none, or failed with them at the timeout."""
         start = time.monotonic()
         lacking: list[str] = []
-        system = {**ask.where(asked), "namespace": multus.SYSTEM}
         while True:
             before, fault, pods = lacking, "", []
             try:
-                pods = ask.objects(self, ("v1", "Pod"), system, multus.SELECTORS, self.task_vars)
+                pods = self._pods(asked)
             except CollectionError as exc:
                 fault = f"Last error: {exc}. "
             lacking = multus.lacking(asked["hosts"].values(), pods)
@@ -47,3 +47,15 @@ class ActionModule(ControllerAction):
             f"`kubectl get pods -n {multus.SYSTEM} -l {multus.SELECTORS[1]} -o wide` and `kubectl describe` of a pod there show why."
         )
         return {"failed": True, "lacking": lacking, "msg": why}
+
+    def _pods(self, asked: Plain) -> list[Plain]:
+        """Return the pods of our Multus, and if a node has none, those of others'."""
+        place = ask.where(asked)
+        system = {**place, "namespace": multus.SYSTEM}
+        pods = ask.objects(self, ("v1", "Pod"), system, multus.SELECTORS, self.task_vars)
+        if not pods:
+            sets = ask.objects(self, ("apps/v1", "DaemonSet"), place, [], self.task_vars)
+            for each in beside.daemons("multus", sets, knowledge.load("platform", self.owner_dirs())):
+                there = {**place, "namespace": each["metadata"]["namespace"]}
+                pods += ask.objects(self, ("v1", "Pod"), there, beside.selectors(each), self.task_vars)
+        return pods

@@ -118,6 +118,18 @@ def kept(objects: t.Sequence[Object], there: t.Iterable[Object]) -> tuple[list[O
     return [each for each in objects if each not in theirs], [f"{title(each)}: used as it is" for each in theirs]
 
 
+def selectors(daemon: Object) -> list[str]:
+    """Return the selectors of a DaemonSet's pods."""
+    chosen = daemon["spec"]["selector"]
+    made = [f"{key}={value}" for key, value in (chosen.get("matchLabels") or {}).items()]
+    for wish in chosen.get("matchExpressions") or ():
+        if wish["operator"] in ("In", "NotIn"):
+            made.append(f"{wish['key']} {wish['operator'].lower()} ({','.join(wish['values'])})")
+        else:
+            made.append(f"{'!' * (wish['operator'] == 'DoesNotExist')}{wish['key']}")
+    return made
+
+
 def _key(each: Object) -> tuple[str, str, str]:
     return (each["kind"], each["metadata"].get("namespace") or "", each["metadata"]["name"])
 
@@ -165,13 +177,13 @@ def _admits(term: Object, node: Object, labels: Object) -> bool:
 def _holds(wish: Object, value: str | None) -> bool:
     values = wish.get("values") or ()
     if wish["operator"] in ("In", "NotIn"):
-        return (value in values) == (wish["operator"] == "In")
+        return bool((value in values) == (wish["operator"] == "In"))
     if wish["operator"] in ("Gt", "Lt"):
         numbers = [str(each) for each in (value, *values)]
         if len(numbers) != 2 or not all(re.fullmatch(r"-?\d{1,18}", each) for each in numbers):
             return False
         return int(numbers[0]) > int(numbers[1]) if wish["operator"] == "Gt" else int(numbers[0]) < int(numbers[1])
-    return (value is not None) == (wish["operator"] == "Exists")
+    return bool((value is not None) == (wish["operator"] == "Exists"))
 
 
 def _version(node: Object) -> str:
@@ -356,10 +368,10 @@ def _cluster(
             for function in host.functions
             for vf in function.vfs
         ]
-        taken = [(node, pods, host) for node, pods in _pods(there) for host, address in addresses if address in pods]
-        for node, pods, host in taken[:1]:
+        taken = [(name, pods, host) for name, pods in _pods(there) for host, address in addresses if address in pods]
+        for name, pods, host in taken[:1]:
             found.refused.append(
-                f"The pods of node {node} have {pods}, and VFs of {host} have addresses in it. Give the fabric another address_pool "
+                f"The pods of node {name} have {pods}, and VFs of {host} have addresses in it. Give the fabric another address_pool "
                 "(dgxspark_fabric)."
             )
     for each in there:

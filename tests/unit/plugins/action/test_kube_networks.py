@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.action import kube_multus
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+from ansible_collections.dgxspark.cluster.tests.support import others
 from ansible_collections.dgxspark.cluster.tests.support.offered import ALL, cluster
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
@@ -27,10 +28,16 @@ class Api:
 
     def __init__(self, looks: list[list[Plain] | str]) -> None:
         self.looks, self.now = looks, 0.0
+        self.others: list[Plain] = []  # DaemonSets
+        self.theirs: dict[str, list[Plain]] = {}  # their pods, by selector
 
     def objects(self, _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Any, _vars: t.Any) -> list[Plain]:
+        if kind == ("apps/v1", "DaemonSet"):
+            assert (place, list(labels)) == ({"kubeconfig": "/k"}, [])
+            return self.others
         assert (kind, place) == (("v1", "Pod"), {"kubeconfig": "/k", "namespace": "kube-system"})
-        assert list(labels) == ["app.kubernetes.io/managed-by=dgxspark.cluster", "dgxspark.cluster/part=multus"]
+        if list(labels) != ["app.kubernetes.io/managed-by=dgxspark.cluster", "dgxspark.cluster/part=multus"]:
+            return self.theirs[",".join(labels)]
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         if isinstance(look, str):
             raise CollectionError(look)
@@ -69,6 +76,16 @@ def test_nodes_without_it_are_named_when_the_time_is_over(
     assert made["msg"].endswith(
         "started. `kubectl get pods -n kube-system -l dgxspark.cluster/part=multus -o wide` and `kubectl describe` of a pod there show why."
     )
+
+
+def test_a_multus_of_others_counts_where_none_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api([[]])
+    api.others, api.theirs = (
+        [others.NVIDIA, others.MULTUS],
+        {"app=kube-multus-ds": [pod("spark1", True), pod("second", True)]},
+    )
+    monkeypatch.setattr(ask, "objects", api.objects)
+    assert run("kube_multus", check=True, hosts=HOSTS, timeout=30, kubeconfig="/k")["lacking"] == []
 
 
 def test_an_api_that_does_not_answer_is_named_and_check_mode_asks_once(
