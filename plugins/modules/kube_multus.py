@@ -11,7 +11,7 @@ version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - A pod that starts before Multus runs on its node gets only the cluster network for its lifetime. So ranks start only once
-    Multus has a ready pod on each of their nodes: ours, or without one that of others.
+    Multus has a ready pod on each of their nodes, ours or, without one, that of others.
   - If the API does not answer, it is queried again until the timeout; in check mode only once.
   - Runs on the controller through its action plugin.
 extends_documentation_fragment:

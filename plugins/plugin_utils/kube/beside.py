@@ -101,7 +101,7 @@ def refusal(found: Found) -> str:
     return f"{' '.join(found.refused)} Nothing was changed in the cluster."
 
 
-def kept(objects: t.Sequence[Object], there: t.Iterable[Object]) -> tuple[list[Object], list[str]]:
+def kept(objects: t.Sequence[Plain], there: t.Iterable[Object]) -> tuple[list[Plain], list[str]]:
     """Return the objects to apply, and a line for each that exists and is another's, which stays as it is.
 
     there: what exists under these names. Raises CollectionError for an object that would overwrite another's.
