@@ -6,22 +6,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
-from ansible import context
-
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.matrix import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.children import options
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session, steps
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
-
-# Prompts at the terminal cannot be repeated for each step.
-_ASKED = {
-    "become_ask_pass": "--become-password-file",
-    "ask_pass": "--connection-password-file",
-    "ask_vault_pass": "--vault-password-file",
-}
 
 
 class ActionModule(ControllerAction):
@@ -38,18 +28,6 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             matrix, found = session.planned(request)
             return {"table": report.plan_table(matrix.id, found)}
-        made = session.measure(request, _options(), say)
+        made = session.measure(request, options(), say)
         failed = made["ended"] == "lost" or made.get("restored") is False
         return {**made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}
-
-
-def _options() -> list[str]:
-    """Return ansible-playbook's options. CollectionError for options that cannot be passed on to the steps."""
-    for option, instead in _ASKED.items():
-        if context.CLIARGS.get(option):
-            raise CollectionError(
-                f"a password is asked for at the terminal, but each step would need it: use {instead}."
-            )
-    if tuple(context.CLIARGS.get("tags") or ("all",)) != ("all",) or context.CLIARGS.get("skip_tags"):
-        raise CollectionError("tags would leave out parts of the steps: run it without --tags and --skip-tags.")
-    return steps.options_of(sys.argv, context.CLIARGS.get("args") or ())

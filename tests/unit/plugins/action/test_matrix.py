@@ -22,7 +22,7 @@ def test_what_an_owner_s_variables_say_can_be_written_as_yaml(monkeypatch: pytes
         return {"ended": "whole", "measured": 0, "message": ""}
 
     monkeypatch.setattr(session, "measure", measure)
-    monkeypatch.setattr(matrix, "_options", list)
+    monkeypatch.setattr(matrix, "options", list)
     image = Origin(description="inventory").tag("localhost/engine:lab")
     run("matrix", matrix="one", folder="/tmp/none", rows_to="/tmp/none", cluster={}, image=image)
     assert yaml.safe_dump([seen[0].image]) == "- localhost/engine:lab\n"

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide what each Spark gets, from what the role has registered and earlier runs have noted."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.modules.update_plan import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, update
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+
+
+class ActionModule(ControllerAction):
+    """Gather, decide."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the update and its lines."""
+        listed, offered = self.of_hosts("__spark_update_listed"), self.of_hosts("__spark_update_offered")
+        machines, begun = {}, {}
+        for host, health in self.of_hosts("__spark_update_health").items():
+            if not (health or {}).get("health"):
+                raise CollectionError(f"{host} could not be read. Leave it out (-l), or see why: doctor.yml.")
+            read = read_in(Health, health["health"], f"{host}: health")
+            machines[host] = update.machine(listed[host]["stdout"], (offered[host] or {}).get("stdout", ""), read)
+            note = pathlib.Path(asked["folder"]) / f"node-{host}.json"
+            if note.exists():
+                try:
+                    begun[host] = from_plain(update.Begun, json.loads(note.read_text("utf-8")), str(note))
+                except (OSError, ValueError) as exc:
+                    raise CollectionError(f"{note}: it is no note of an update ({exc}). Remove it.") from exc
+        dirs = self.owner_dirs()
+        made = update.plan(
+            machines,
+            {str(name): str(version) for name, version in asked["packages"].items()},
+            knowledge.get("updates", asked["profile"], dirs)["rules"],
+            list(knowledge.shared("versions", dirs).values()),
+            begun,
+            canary=asked["canary"] or None,
+            restarts=asked["restarts"],
+        )
+        return {**to_plain(made), "lines": update.told(made)}

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measure the cluster, look at the node that was updated, compare."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.modules.update_proof import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, knowledge, update, update_proof
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+
+
+class ActionModule(ControllerAction):
+    """Measure, judge."""
+
+    arguments = ARGUMENTS
+
+    def act(self, asked: Plain) -> Plain:
+        """Return why it is not good."""
+        if self._task.check_mode:
+            return {"reasons": [], "notes": ["Measured nothing: check mode."]}
+        folder, wanted = pathlib.Path(asked["folder"]), json.loads(json.dumps(asked["wanted"]))
+        first, play = folder / "first.json", update_proof.player(children.options() if asked["run"] else [])
+        if asked["turn"] is None:
+            kept = update_proof.kept(first, wanted)
+            before = kept or update_proof.prove(play, folder, "first", asked["run"])
+            reasons = update.unfit(before)
+            if kept is None and not reasons:
+                update_proof.keep(first, wanted, before)
+            return {"reasons": reasons, "notes": list(before.why)}
+        turn = from_plain(update.Turn, json.loads(json.dumps(asked["turn"])), "turn")
+        known = update_proof.kept(first, wanted)
+        if known is None:
+            raise CollectionError(
+                f"{first}: the first measurement of this update is gone, and nothing can be compared with it."
+            )
+        reasons = self._node(turn, asked["profile"])
+        # A node that is not what it should be needs no benchmark.
+        run = [] if reasons else [step for step in asked["run"] if step != "bench" or known.tokens is not None]
+        after = update_proof.prove(play, folder, turn.host, run, asked["wait_s"])
+        if not reasons:
+            reasons = update.worse(known if run else update.Proof(), after, asked["tolerance_percent"])
+        return {"reasons": reasons, "notes": list(after.why), "proof": to_plain(after)}
+
+    def _node(self, turn: update.Turn, profile: str) -> list[str]:
+        """Return what is wrong on the node itself."""
+        read = {
+            name: self.of_host(turn.host, f"__spark_update_{name}") or {} for name in ("health", "after", "relisted")
+        }
+        if not read["after"].get("health"):
+            return [f"it could not be read: {read['after'].get('msg') or 'no answer'}"]
+        then, now = (read_in(Health, read[name]["health"], f"{turn.host}: health") for name in ("health", "after"))
+        dirs = self.owner_dirs()
+        rules, bad = knowledge.get("updates", profile, dirs)["rules"], list(knowledge.shared("versions", dirs).values())
+        there = update.machine(read["relisted"]["stdout"], "", now)
+        return update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error))
