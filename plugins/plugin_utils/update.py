@@ -223,13 +223,20 @@ def plan(
     def bad(name: str, version: str) -> list[Finding]:
         return faults(name, version, rules, known_bad, cmdlines)
 
-    asked = dict(stated) or {
-        name: NEWEST
-        for machine in machines.values()
-        for name in machine.installed
-        if (rule_of(name, rules) or {}).get("default")
-    }
-    wanted, notes, refusals = {}, [], []
+    wanted: dict[str, str] = {}
+    notes: list[str] = []
+    refusals: list[str] = []
+    asked = dict(stated)
+    if not asked:
+        some = {
+            name for each in machines.values() for name in each.installed if (rule_of(name, rules) or {}).get("default")
+        }
+        asked = {name: NEWEST for name in some if all(name in each.installed for each in machines.values())}
+        notes += [
+            f"{name} stays: {', '.join(host for host, each in machines.items() if name not in each.installed)} does not have it. "
+            "State its version to bring it to all."
+            for name in sorted(some - asked.keys())
+        ]
     for name, version in sorted(asked.items()):
         if version == NEWEST:
             good, passed_over = _newest_good(name, machines, bad)

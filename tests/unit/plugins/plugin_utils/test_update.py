@@ -72,6 +72,16 @@ def test_a_node_that_is_ahead_is_not_taken_back_unless_that_is_stated() -> None:
     assert [turn.host for turn in plan(machines, {META: OLD}).turns] == ["spark4"]
 
 
+def test_what_only_some_nodes_have_is_brought_to_the_others_only_if_it_is_stated() -> None:
+    flavour = "linux-image-nvidia-64k"
+    machines = {
+        **three(),
+        "spark4": Machine({META: OLD, flavour: OLD}, offered={META: (OLD, NEW), flavour: (OLD, NEW)}),
+    }
+    made = plan(machines)
+    assert made.wanted == {META: NEW} and flavour in made.notes[0]
+
+
 def test_a_killed_run_is_resumed_where_it_was() -> None:
     begun = Begun({META: NEW}, {META: OLD}, "6.17.0-1021-nvidia", 1000.0)
     machines = {**three(), "spark3": machine(NEW)}
@@ -152,7 +162,7 @@ def test_what_a_plan_keeps_to(machines: dict[str, Machine], stated: dict[str, st
         for host, have in machines.items()
     }
     if not made.refusals:
-        assert plan(after, made.wanted).turns == ()
+        assert plan(after, stated).turns == ()
 
 
 @settings(max_examples=examples(200), deadline=None)
