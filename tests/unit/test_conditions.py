@@ -70,6 +70,23 @@ ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "
             REPO,
             [{"ansible_check_mode": True}, {"__model_weights_repo": {"fetch": False, "lacking": []}}],
         ),
+        # A restart stops whatever runs there.
+        (
+            "roles/spark_update/tasks/turn.yml",
+            "Restart it",
+            {
+                "spark_update_reboot": "auto",
+                "__spark_update_turn": {"restart": True},
+                "__spark_update_asks": {"stat": {"exists": False}},
+            },
+            [{"spark_update_reboot": "never"}, {"__spark_update_turn": {"restart": False}}],
+        ),
+        (
+            "roles/spark_update/tasks/turn.yml",
+            "Drain it of its ranks",
+            {"spark_update_kubernetes": True, "__spark_update_turn": {"install": [], "restart": True}},
+            [{"spark_update_kubernetes": False}, {"__spark_update_turn": {"install": [], "restart": False}}],
+        ),
         (
             "roles/k3s/tasks/turn.yml",
             "Drain the node of its ranks",
