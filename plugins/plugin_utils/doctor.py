@@ -10,8 +10,8 @@ come from the list that the serving plan uses.
 from __future__ import annotations
 
 import typing as t
-from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, together
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, together, why
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import links
@@ -35,23 +35,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict im
 EARLIER = "earlier boot"
 CLOCK_S = 600.0  # how far a node's clock may be off: a slow run reads it that much earlier
 _MAKE = "Run site.yml --tags fabric."
-
-# Why a cluster that once worked fails verify's checks, by prefix of the cause's id. Longer prefixes come first.
-_WHY = {
-    "function.": "The ConnectX-7 leaves the PCI bus without a cable, and returns when one is plugged in.",
-    "link.down": "The cable, its plug, the switch port, or the node at the other end.",
-    "link.speed": "The cable or the switch port supports less, or they negotiated less.",
-    "link.mtu": "It was changed since: a pod returned the VF, a firmware update reset it, or somebody changed it.",
-    "vf.stranded": "A pod was force-deleted, and its dead network namespace kept the VF.",
-    "vf.unbound": "Its driver was unbound, or failed.",
-    "vf.mac": "It was recreated without the settings, for example by another tool.",
-    "vf.": "The VFs were not created after the last boot, or their number was changed.",
-    "gid.no-ipv4": "The VF lost its address, netplan was not applied after the VF came back from a pod, or a file in "
-    "/etc/systemd/network takes precedence over netplan's (`networkctl status INTERFACE` names the file in use).",
-    "gid.": "The GID table follows addresses and link events, and did not follow this one.",
-    "rdma.exclusive": "Somebody set it (rdma system set netns exclusive, or ib_core's option netns_mode=0).",
-    "plan.": "The inventory does not match the nodes.",
-}
 
 
 @dataclass(frozen=True)
@@ -194,9 +177,14 @@ def _steps(state: SiteState) -> list[Step]:
 
 def _gate(state: SiteState) -> t.Iterator[Diagnosis]:
     for cause in causes(_steps(state)):
-        why = next((text for prefix, text in _WHY.items() if cause.id.startswith(prefix)), "")
         yield Diagnosis(
-            cause.id, "error", cause.where, cause.message, why, cause.remedy, follows=tuple(cause.consequences[:8])
+            cause.id,
+            "error",
+            cause.where,
+            cause.message,
+            why(cause.id),
+            cause.remedy,
+            follows=tuple(cause.consequences[:8]),
         )
 
 
@@ -475,14 +463,3 @@ def _journals(state: SiteState) -> t.Iterator[Diagnosis]:
             source=tuple(finding["source"]),
             follows=tuple(f"{causes_of[name]} [{name}]" for name in finding["follows"]),
         )
-
-
-def tally(found: t.Sequence[Diagnosis]) -> dict[str, int]:
-    """Count by severity."""
-    counted = Counter(diagnosis.severity for diagnosis in found)
-    return {severity: counted[t.cast(t.Any, severity)] for severity in SEVERITIES}
-
-
-def plain(diagnosis: Diagnosis) -> dict[str, t.Any]:
-    """Return the diagnosis in plain form."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(diagnosis).items()}

@@ -11,7 +11,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import net
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import tally as tally_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 
@@ -76,7 +77,7 @@ def build(
         reached={name for name, seen in hosts.items() if seen.get("reached") or seen.get("health")},
     )
     found = doctor.examine(state)
-    tally = doctor.tally(found)
+    tally = tally_of(found)
     report: Plain = {
         "schema": SCHEMA,
         "verdict": "error" if tally["error"] else "warning" if tally["warning"] else "well",
@@ -85,7 +86,7 @@ def build(
         "finished": meta.get("finished"),
         "versions": dict(meta.get("versions") or {}),
         "hosts": [_host(state, name) for name in evidence.plan],
-        "findings": [doctor.plain(diagnosis) for diagnosis in found],
+        "findings": [plain(diagnosis) for diagnosis in found],
         "not_judged": [{"host": host, "what": what} for host, what in dict.fromkeys(state.unjudged)],
     }
     return {"report": report, "table": show(report)}

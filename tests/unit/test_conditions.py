@@ -72,7 +72,7 @@ ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "
         ),
         # A restart stops whatever runs there.
         (
-            "roles/spark_update/tasks/turn.yml",
+            "roles/spark_update/tasks/change.yml",
             "Restart it",
             {
                 "spark_update_reboot": "auto",
@@ -82,7 +82,7 @@ ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "
             [{"spark_update_reboot": "never"}, {"__spark_update_turn": {"restart": False}}],
         ),
         (
-            "roles/spark_update/tasks/turn.yml",
+            "roles/spark_update/tasks/change.yml",
             "Drain it of its ranks",
             {"spark_update_kubernetes": True, "__spark_update_turn": {"install": [], "restart": True}},
             [{"spark_update_kubernetes": False}, {"__spark_update_turn": {"install": [], "restart": False}}],
