@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import SEVERITIES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 
 MANY = 3  # hosts of the same diagnosis that are still listed one by one
 _NAMED = 8
@@ -82,3 +83,11 @@ def plain(diagnosis: Diagnosis) -> dict[str, t.Any]:
 def why(cause: str) -> str:
     """Return why a cluster that once worked fails a check with this cause, if that is known."""
     return next((text for prefix, text in _WHY.items() if cause.startswith(prefix)), "")
+
+
+def period(seconds: float) -> str:
+    """Return a time in its largest unit."""
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return signatures.count(round(seconds / size), unit)
+    return signatures.count(round(seconds), "second")

@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     to_plain,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, together, why
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, period, together, why
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import links
@@ -157,17 +157,10 @@ def _clocks(state: SiteState) -> t.Iterator[Diagnosis]:
             "clock.wrong",
             "warning",
             name,
-            f"its clock is {_period(abs(off))} {'ahead of' if off > 0 else 'behind'} this controller's.",
+            f"its clock is {period(abs(off))} {'ahead of' if off > 0 else 'behind'} this controller's.",
             "It does not get the time from the network (or this controller does not). Certificates, tokens and journals depend on it.",
             "`timedatectl` shows whether it is synchronised; `timedatectl set-ntp true` turns that on.",
         )
-
-
-def _period(seconds: float) -> str:
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return signatures.count(round(seconds / size), unit)
-    return signatures.count(round(seconds), "second")
 
 
 def _steps(state: SiteState) -> list[Step]:
