@@ -107,9 +107,13 @@ def _backend(service: Plain) -> Backend:
         names, key = told["names"], told["key"]
         ports = {each["name"]: int(each["port"]) for each in service["spec"]["ports"]}
         good = isinstance(names, list) and 0 < len(names) <= MOST_NAMES and (key is None or isinstance(key, str))
-        if not good or not all(isinstance(name, str) and 0 < len(name) <= MOST_CHARACTERS for name in names):
+        if not good or not all(
+            isinstance(name, str) and 0 < len(name) <= MOST_CHARACTERS and name.isprintable() for name in names
+        ):
             raise ValueError("names or key")
-        return Backend(about["name"], about["namespace"], tuple(names), ports["http"], int(told["port"]), key)
+        return Backend(
+            about["name"], about["namespace"], tuple(dict.fromkeys(names)), ports["http"], int(told["port"]), key
+        )
     except (KeyError, TypeError, ValueError) as exc:
         raise CollectionError(
             f"Service {about['namespace']}/{about['name']}: its annotation {SERVED} is not as the role k8s_dgx writes it "
@@ -224,7 +228,7 @@ def configuration(chosen: Gateway, served: t.Sequence[Backend]) -> str:
             "cooldown_time": COOL_S,
         },
     }
-    return yaml.safe_dump(made, sort_keys=False, width=200, allow_unicode=True)
+    return yaml.safe_dump(made, sort_keys=False, width=200)
 
 
 def _credentials(served: t.Sequence[Backend], keys: Keys) -> str:

@@ -147,6 +147,12 @@ def test_what_cannot_be_run_safely_is_refused(asked: Plain, says: str) -> None:
     assert says in str(said.value)
 
 
+@pytest.mark.parametrize("name", ["", "a\x85b", "a\nb", "\u202eab", "n" * 257, 5, None])
+def test_a_name_that_no_model_has_is_refused(name: object) -> None:
+    with pytest.raises(CollectionError, match="Serve the instance again"):
+        core.backends([service(names=[name])])
+
+
 @given(st.one_of(st.text(max_size=40), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
 @settings(max_examples=examples(100))
 def test_a_foreign_annotation_is_refused_by_its_service_and_not_shown(text: str) -> None:
@@ -158,7 +164,13 @@ def test_a_foreign_annotation_is_refused_by_its_service_and_not_shown(text: str)
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abcdef"), st.lists(st.text(min_size=1), min_size=1, max_size=4)), max_size=6)
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"),
+            st.lists(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1), min_size=1, max_size=4),
+        ),
+        max_size=6,
+    )
 )
 @settings(max_examples=examples(50))
 def test_every_name_of_every_instance_is_offered(given_names: list[tuple[str, list[str]]]) -> None:
