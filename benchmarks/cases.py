@@ -28,7 +28,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import explained as explained_nccl  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, read_recipe  # noqa: E402
 
 
 def explained(path: pathlib.Path, table: signatures.Table) -> list[str]:
@@ -42,8 +42,8 @@ def explained(path: pathlib.Path, table: signatures.Table) -> list[str]:
 def planned(path: pathlib.Path) -> list[str]:
     """Return what is said of a recipe: of its lines, and the plan's findings, each with its remedy."""
     try:
-        profile = recipe.read(str(path))
-        made = plan.launch_plan(profile)
+        profile = read_recipe(str(path))
+        made = launch_plan(profile)
     except CollectionError as exc:
         return [str(exc)]
     lines = [f"{line['text']} → {line['became']}: {line['why']}" for line in profile["recipe"]["lines"]]

@@ -30,18 +30,22 @@ runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate, evidence, verdict  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut, Facts  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import (  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (  # noqa: E402
+    find_profile,
+    load_tables,
+    resolve_profile,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import estimate  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut, Facts  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.speculation import Draft  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import (  # noqa: E402
     DEFAULT_PRECISION,
     Drafter,
     Engine,
     Profile,
-    find,
-    resolve,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import Tables, load_tables  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.speculation import Draft  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import Tables  # noqa: E402
 
 OUT = ROOT / "knowledge" / "estimates" / "decode.yml"
 MOST = 8
@@ -115,7 +119,7 @@ def evidence_points(tables: Tables) -> t.Iterator[Point]:
             continue
         run = row.run
         own = dataclasses.replace(
-            resolve(find(entries[run.model])),
+            resolve_profile(find_profile(entries[run.model])),
             engine=Engine(run.engine, run.version, "", run.image),
             nodes=run.nodes,
             cut=Cut(run.tp, run.pp, run.ep),
@@ -141,7 +145,7 @@ def speed_points() -> t.Iterator[Point]:
         if "facts" in entry:
             facts, precision = from_plain(Facts, entry["facts"], name), dict(DEFAULT_PRECISION)
         elif "profile" in entry:
-            base = resolve(find(entry["profile"]))
+            base = resolve_profile(find_profile(entry["profile"]))
             if base.facts is None:
                 continue
             facts, precision = base.facts, dict(base.precision)

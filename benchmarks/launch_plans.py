@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan  # noqa: E402
 
 CALLS = 10_000
 PART = 400  # each part has every variant equally often
@@ -23,14 +23,14 @@ def main() -> int:
     every = [
         (name, variant)
         for name in sorted(knowledge.shared("profile"))
-        for variant in profile.find(name).get("variants", {"": {}})
+        for variant in find_profile(name).get("variants", {"": {}})
     ]
     cluster = {"hosts": [f"spark{number}" for number in range(1, 9)], "free_gib": 104.0}
-    plan.launch_plan(every[0][0], cluster)  # loads the knowledge
+    launch_plan(every[0][0], cluster)  # loads the knowledge
     stops = [time.process_time()]
     for number, (name, variant) in zip(range(CALLS), itertools.cycle(every)):
         settings = {"max_model_len" if "vllm" in name else "context_length": 8192 + number}
-        plan.launch_plan(name, cluster, {"settings": settings} | ({"variant": variant} if variant else {}))
+        launch_plan(name, cluster, {"settings": settings} | ({"variant": variant} if variant else {}))
         if (number + 1) % PART == 0:
             stops.append(time.process_time())
     spent = stops[-1] - stops[0]

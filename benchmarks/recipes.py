@@ -22,9 +22,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, recipe, recipe_flags, recipe_formats  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import load_tables  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import read_layer  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, load_tables, read_recipe  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.recipes import recipe_flags, recipe_formats  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import read_layer  # noqa: E402
 
 KINDS = (".yaml", ".yml", ".sh", ".txt")
 
@@ -84,8 +84,8 @@ def compared(text: str, name: str, profile: dict[str, t.Any], made: dict[str, t.
 def judged(path: pathlib.Path) -> tuple[str, str, str, str]:
     """Return a recipe's verdict, what it is planned for, the reason if it is not accepted, and faults of its argv."""
     try:
-        profile = recipe.read(str(path))
-        made = plan.launch_plan(profile)
+        profile = read_recipe(str(path))
+        made = launch_plan(profile)
     except CollectionError as exc:
         return "refused", "", str(exc).removeprefix(f"recipe {path.name}: "), ""
     became = collections.Counter(line["became"] for line in profile["recipe"]["lines"])

@@ -27,7 +27,8 @@ runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile, rules, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, resolve_profile  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan, rules, verdict  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches  # noqa: E402
 
 Plain = dict[str, t.Any]
@@ -93,9 +94,9 @@ class Variant:
     """A profile's variant, and the overrides of it that were planned."""
 
     def __init__(self, name: str, variant: str, known: verdict.Base) -> None:
-        self.known, self.entry = known, profile.find(name)
+        self.known, self.entry = known, find_profile(name)
         self.base: Plain = {"variant": variant} if variant else {}
-        self.nodes = profile.resolve(self.entry, self.base, known.tables).nodes
+        self.nodes = resolve_profile(self.entry, self.base, known.tables).nodes
         self._tripped: dict[str, frozenset[str]] = {}
         self._planned: dict[str, Plain | None] = {}
 
@@ -124,7 +125,7 @@ class Variant:
     def judged(self, overrides: Plain) -> verdict.Judgement | None:
         """Judge overrides; None if they are refused."""
         try:
-            chosen = profile.resolve(self.entry, overrides, self.known.tables)
+            chosen = resolve_profile(self.entry, overrides, self.known.tables)
             hosts = self.cluster(overrides)
             free, _seen = plan._free(hosts, hosts["hosts"], self.known)
             return verdict.judge(chosen, self.known, free=free)
@@ -203,7 +204,7 @@ def main(most: int, only: t.Sequence[str] = ("",)) -> int:
     cells = [
         (name, variant)
         for name in sorted(knowledge.shared("profile"))
-        for variant, values in (profile.find(name).get("variants") or {"": {}}).items()
+        for variant, values in (find_profile(name).get("variants") or {"": {}}).items()
         if values is not None
     ]
     wrong = []

@@ -16,8 +16,9 @@ import typing as t
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import evidence, profile, verdict  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import Cut  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile  # noqa: E402
 
 SHARE = 0.2
 # What a log names differently, or states beside its settings.

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan  # noqa: E402
 
 Row = dict[str, t.Any]
 ROWS = ROOT / "benchmarks" / "published_caches.yml"
@@ -33,7 +33,7 @@ def entry_of(row: Row, kv_gib: float | None, known: bool) -> Row:
 
     known: use the model's real name, so that measured weights are used.
     """
-    like = profile.find(row["like"]) if "like" in row else {}
+    like = find_profile(row["like"]) if "like" in row else {}
     engine = row.get("engine", "vllm")
     own = like.get("engine", {}).get("name") == engine
     made: Row = {
@@ -60,7 +60,7 @@ def entry_of(row: Row, kv_gib: float | None, known: bool) -> Row:
 
 def planned(row: Row, kv_gib: float | None = None, known: bool = True) -> Row:
     """Return the memory plan of a row."""
-    found: Row = plan.launch_plan(entry_of(row, kv_gib, known), {"free_gib": FREE})["memory"]
+    found: Row = launch_plan(entry_of(row, kv_gib, known), {"free_gib": FREE})["memory"]
     return found
 
 

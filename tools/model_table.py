@@ -14,7 +14,12 @@ import typing as t
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import catalogue, catalogue_text  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (  # noqa: E402
+    CATALOGUE_SORTS,
+    Choice,
+    catalogue,
+    catalogue_text,
+)
 
 GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_models.rst"
 WIDTH = 136
@@ -62,7 +67,7 @@ def _row(cells: t.Sequence[str]) -> str:
     return "   " + ", ".join(f'"{cell}"' for cell in cells)
 
 
-def table(choices: t.Sequence[catalogue.Choice]) -> t.Iterator[str]:
+def table(choices: t.Sequence[Choice]) -> t.Iterator[str]:
     """Yield a table of variants that fit."""
     yield from ("", ".. csv-table::", "   :header-rows: 1", "", _row(COLUMNS))
     for each in choices:
@@ -72,8 +77,8 @@ def table(choices: t.Sequence[catalogue.Choice]) -> t.Iterator[str]:
 
 def document() -> str:
     """Return the guide."""
-    made = catalogue.catalogue(SPARKS, "sparks")
-    sorts = ", ".join(f"``{name}``" for name in catalogue.SORTS)
+    made = catalogue(SPARKS, "sparks")
+    sorts = ", ".join(f"``{name}``" for name in CATALOGUE_SORTS)
     lines = HEAD.format(sorts=sorts).rstrip("\n").splitlines()
     for sparks in sorted({each.sparks for each in made.fits}):
         title = f"On {sparks} Spark" + ("s" if sparks > 1 else "")

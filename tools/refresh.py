@@ -24,8 +24,11 @@ runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json, line  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client, knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (  # noqa: E402
+    PROFILE_KIND,
+    extended_profile,
+    load_tables,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches  # noqa: E402
 
 INDEX, GITHUB = "https://pypi.org/pypi", "https://api.github.com/repos"
@@ -98,10 +101,10 @@ def without_table(engine: str, releases: list[str]) -> list[str]:
 
 def touched(engine: str, version: str) -> tuple[list[str], list[str]]:
     """Return the profiles whose range does not hold a release, and the rules that do judge it."""
-    known = knowledge.shared(profile.KIND)
+    known = knowledge.shared(PROFILE_KIND)
     apart = []
     for name, raw in known.items():
-        own = profile.extended(dict(raw), known)["engine"]
+        own = extended_profile(dict(raw), known)["engine"]
         if own["name"] == engine and own.get("versions") and not matches(version, own["versions"]):
             apart.append(name)
     rules = [

@@ -113,7 +113,7 @@ def lab_files() -> list[str]:
 def unit_parts() -> dict[str, list[str]]:
     """Return the unit tests in parts that take about equally long, as pytest's arguments: each test is in one of them."""
     plugins = "tests/unit/plugins"
-    fabric, serving = f"{plugins}/module_utils/fabric", f"{plugins}/plugin_utils/serving"
+    fabric, serving = f"{plugins}/module_utils/fabric", f"{plugins}/plugin_utils/planner"
     measured = [f"{plugins}/plugin_utils/{name}" for name in ("bench", "kube", "matrix")]
     return {
         "fabric": [fabric],

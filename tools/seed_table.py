@@ -19,8 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.builder import builder  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import argv_builder, launch_plan  # noqa: E402
 
 Plain = dict[str, t.Any]
 GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_seeds.rst"
@@ -141,7 +140,7 @@ class Line:
 
 def _said(engine: Plain, model: str, settings: t.Mapping[str, t.Any]) -> str:
     """Return settings in the engine's words: its flags, and the variables that replace a flag."""
-    built = builder()(engine["name"], engine["version"], {"model": model} | dict(settings))
+    built = argv_builder()(engine["name"], engine["version"], {"model": model} | dict(settings))
     words = [f"nccl_transport={settings['nccl_transport']}"] if "nccl_transport" in settings else []
     words += [*(f"{key}={value}" for key, value in built.env.items()), *built.argv[built.argv.index(model) + 1 :]]
     return " ".join(word if " " not in word else f"'{word}'" for word in words)
@@ -160,7 +159,7 @@ def _reason(key: str, asked: t.Any, entry: Plain, row: t.Mapping[str, t.Any], va
 def line(entry: Plain, rows: t.Mapping[str, t.Any]) -> Line:
     """Plan one run, and compare the plan with what its author asked for."""
     overrides = {"variant": entry["variant"]} if "variant" in entry else {}
-    planned = plan.launch_plan(entry["profile"], {"hosts": HOSTS}, overrides | entry.get("overrides", {}))
+    planned = launch_plan(entry["profile"], {"hosts": HOSTS}, overrides | entry.get("overrides", {}))
     asked, made = canonical(entry["flags"]), canonical(planned["ranks"][0]["settings"])
     row = canonical(rows[entry["row"]]["settings"]) if "row" in entry else {}
     differs = {}

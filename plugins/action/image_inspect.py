@@ -10,7 +10,11 @@ from ansible_collections.dgxspark.cluster.plugins.modules.image_inspect import A
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import inspect
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.run_once import Job, Runner
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import inspected
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    image_entries,
+    image_summary,
+    read_image_report,
+)
 
 
 class ActionModule(ControllerAction):
@@ -29,7 +33,7 @@ class ActionModule(ControllerAction):
                 return {}
             runner = Runner(self, asked, pod["metadata"]["namespace"], self.task_vars)
             digest, log = runner.run(Job(needs, pod, asked["host"], timeout_s, inspect.selector(pod)))
-            made = inspected.entries(inspected.document(log), asked["image"], digest, asked["folder"], overlays)
+            made = image_entries(read_image_report(log), asked["image"], digest, asked["folder"], overlays)
         except CollectionError as exc:
             raise CollectionError(f"{asked['image']}: {exc}") from exc
-        return {"read": True, "digest": digest, **inspected.told(made)}
+        return {"read": True, "digest": digest, **image_summary(made)}

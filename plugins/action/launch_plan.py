@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.launch_plan import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import (
-    model_auto,
-    model_files,
-    plan,
-    profile,
-    table,
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    AUTO,
+    Hub,
+    Places,
+    find_model_files,
+    find_profile,
+    given_model_files,
+    launch_plan,
+    recommend,
+    serving_table,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_source import Hub
 
 
 class ActionModule(ControllerAction):
@@ -27,12 +30,12 @@ class ActionModule(ControllerAction):
         overlays, overrides = asked["knowledge_dirs"], dict(asked["overrides"])
         result: Plain = {}
         if asked["traffic_shape"]:
-            result["recommendation"] = plan.recommend(asked["profile"], asked["traffic_shape"], overlays)
+            result["recommendation"] = recommend(asked["profile"], asked["traffic_shape"], overlays)
             if result["recommendation"]["variant"] != "default":
                 overrides.setdefault("variant", result["recommendation"]["variant"])
         files = self._files(asked, overlays)
-        made = plan.launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
-        result |= {"plan": made, "table": table.serving_table(made, result.get("recommendation"))}
+        made = launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
+        result |= {"plan": made, "table": serving_table(made, result.get("recommendation"))}
         errors = [f"{f['message']} {f['remedy']}" for f in made["findings"] if f["severity"] == "error"]
         if made["verdict"] == "blocked" and asked["fail_when_blocked"]:
             return {**result, "failed": True, "msg": f"{made['profile']}: blocked. " + " ".join(errors)}
@@ -40,8 +43,8 @@ class ActionModule(ControllerAction):
 
     def _files(self, asked: Plain, overlays: list[str]) -> Plain | None:
         """Return the model's own files, if any are named or found."""
-        if asked["model_config"] != model_auto.AUTO:
-            return model_files.given(asked["model_config"], asked["model_files"])
+        if asked["model_config"] != AUTO:
+            return given_model_files(asked["model_config"], asked["model_files"])
         hub = Hub(asked["hub_endpoint"], asked["hub_token_file"], asked["hub_token"], asked["hub_environment"])
-        places = model_auto.Places(asked["model_files"] or {}, asked["model_files_unread"], hub)
-        return model_auto.look(profile.find(asked["profile"], overlays), places, overlays)
+        places = Places(asked["model_files"] or {}, asked["model_files_unread"], hub)
+        return find_model_files(find_profile(asked["profile"], overlays), places, overlays)

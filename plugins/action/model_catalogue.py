@@ -9,7 +9,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_
 from ansible_collections.dgxspark.cluster.plugins.modules.model_catalogue import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import catalogue_page
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import catalogue, catalogue_text
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import catalogue, catalogue_text
 
 
 class ActionModule(ControllerAction):
@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the list as data, lines and page."""
-        made = catalogue.catalogue(asked["sparks"], asked["sort"], asked["knowledge_dirs"])
+        made = catalogue(asked["sparks"], asked["sort"], asked["knowledge_dirs"])
         return {
             "models": to_plain(made),
             "table": catalogue_text.lines(made),

@@ -9,8 +9,13 @@ import pathlib
 
 from ansible_collections.dgxspark.cluster.plugins.modules.model_profile import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_source, profile_text, table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.new_profile import Wanted, new_profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    ProfileRequest,
+    new_profile,
+    profile_text,
+    read_model,
+    serving_table,
+)
 
 
 class ActionModule(ControllerAction):
@@ -20,14 +25,14 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the profile, its text and the first plan."""
-        source = model_source.read(
+        source = read_model(
             asked["model"], asked["files"], asked["revision"], asked["hub_endpoint"], asked["hub_token_file"]
         )
-        wanted = Wanted(asked["profile_id"], asked["profile_model"], asked["engine"], asked["nodes"])
+        wanted = ProfileRequest(asked["profile_id"], asked["profile_model"], asked["engine"], asked["nodes"])
         made = new_profile(source, wanted, asked["cluster"], asked["knowledge_dirs"])
         text = profile_text.sealed(profile_text.body(made.profile, made.decide), source.where)
         if asked["path"] and not asked["overwrite"]:
             profile_text.refuse_edited(pathlib.Path(asked["path"]), text)
         decide = [{"key": key, "text": said} for key, said in made.decide]
-        shown = table.serving_table(made.plan)
+        shown = serving_table(made.plan)
         return {"profile": made.profile, "text": text, "decide": decide, "plan": made.plan, "table": shown}

@@ -9,7 +9,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_environment import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import options
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.ranks_environment import nccl_env
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import nccl_environment
 
 
 class ActionModule(ControllerAction):
@@ -25,5 +25,5 @@ class ActionModule(ControllerAction):
         if self._task.check_mode and not options.seen(hosts[host]):
             return {"seen": False}
         chosen = options.options_of(self.variable, asked["attachment"], asked["gids"])
-        made = nccl_env(hosts, None, chosen, "any", self.variable("nccl_version"), self.owner_dirs(), [host])
+        made = nccl_environment(hosts, None, chosen, "any", self.variable("nccl_version"), self.owner_dirs(), [host])
         return {"seen": True, "environment": {**made[host], **self.variable("nccl_extra_environment", {})}}

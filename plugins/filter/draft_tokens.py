@@ -62,4 +62,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"draft_tokens": as_filter("draft_tokens", "serving.plan:draft_tokens")}
+        return {"draft_tokens": as_filter("draft_tokens", "planner.api:draft_tokens")}

@@ -70,4 +70,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"evidence_export": as_filter("evidence_export", "serving.plan:evidence_export")}
+        return {"evidence_export": as_filter("evidence_export", "planner.api:evidence_export")}

@@ -35,4 +35,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"facts_wanted": as_filter("facts_wanted", "serving.model_auto:wanted")}
+        return {"facts_wanted": as_filter("facts_wanted", "planner.api:model_files_wanted")}

@@ -106,4 +106,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"recommend": as_filter("recommend", "serving.plan:recommend")}
+        return {"recommend": as_filter("recommend", "planner.api:recommend")}

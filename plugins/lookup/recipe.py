@@ -56,7 +56,7 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import recipe
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_recipe
 
 
 class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
@@ -70,6 +70,6 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
         try:
             # Relative to where ansible-playbook was started, as in owner_path.
             paths = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
-            return [recipe.read(path, self.get_option("knowledge_dirs"), self.get_option("values")) for path in paths]
+            return [read_recipe(path, self.get_option("knowledge_dirs"), self.get_option("values")) for path in paths]
         except CollectionError as exc:
             raise AnsibleLookupError(f"dgxspark.cluster.recipe: {exc}") from exc

@@ -48,6 +48,11 @@ def line(text: t.Any, most: int = LONGEST) -> str:
     return short if _ORDINARY.fullmatch(short) else "".join(map(shown, short))
 
 
+def printable(text: str, most: int = 400) -> str:
+    """Return the end of a program's text as one printable line for a terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[-most:]
+
+
 def templated(text: t.Any) -> bool:
     """Whether Ansible would evaluate this text in a file that it reads."""
     return isinstance(text, str) and _TEMPLATED.search(text) is not None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import Unreadable
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.expressions import LONGEST, Expression
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.config_precision import Names
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.config_precision import Names
 
 NAME = "model.layers.11.mlp.experts.3.down_proj" * 7
 ENDLESS = [

@@ -20,8 +20,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, metrics, signatures
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import model_files, recipe_shell
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.recipe import profile_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import profile_of_recipe, read_model_files
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.recipes import recipe_shell
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 10.0  # of this process, on a busy machine; the attacks took minutes, or never ended
@@ -116,7 +116,7 @@ RECIPES = {
 def test_no_recipe_ends_in_a_traceback_or_without_its_name(text: str) -> None:
     with soon():
         try:
-            profile_of(text, "hostile.yaml")
+            profile_of_recipe(text, "hostile.yaml")
         except CollectionError as exc:
             assert "hostile.yaml" in str(exc) and len(str(exc)) < 3000
 
@@ -137,7 +137,7 @@ CONFIGS = {
 def test_no_file_of_a_model_ends_in_a_traceback_or_without_its_name(text: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     with soon(), pytest.raises(CollectionError, match=str(tmp_path)):
-        model_files.read(str(tmp_path))
+        read_model_files(str(tmp_path))
 
 
 def bomb(mib: int = 2048) -> bytes:
@@ -227,12 +227,12 @@ OWN = {
     "plugins/plugin_utils/discover/inventory.py": "from one plain form into another",
     "plugins/plugin_utils/k3s/plan.py": "from one plain form into another",
     "plugins/plugin_utils/kube/ask.py": "from one plain form into another",
-    "plugins/plugin_utils/serving/profile_text.py": "from one plain form into another",
-    "plugins/plugin_utils/serving/profile.py": "what this process wrote",
-    "plugins/plugin_utils/serving/conditions.py": "what jmespath's compiled form says",
+    "plugins/plugin_utils/planner/profile/profile_text.py": "from one plain form into another",
+    "plugins/plugin_utils/planner/profile/profile.py": "what this process wrote",
+    "plugins/plugin_utils/planner/judgement/conditions.py": "what jmespath's compiled form says",
     "plugins/plugin_utils/kube/instances.py": "an object that this collection made",
     "plugins/plugin_utils/kube/platform.py": "what this process wrote",
-    "plugins/plugin_utils/serving/settings.py": "true and false",
+    "plugins/plugin_utils/planner/vocabulary/settings.py": "true and false",
     "plugins/plugin_utils/fabric/settings.py": "a shipped schema",
     "plugins/plugin_utils/bundle/registry.py": "the owner's own logins",
     "plugins/plugin_utils/knowledge.py": "shipped files; YAML is bounded there",

@@ -28,7 +28,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle import reference, registry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import kept_secrets, recipe
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import profile_of_recipe
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary import kept_secrets
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Private, Redactor
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
@@ -441,7 +442,7 @@ def test_a_recipe_s_secrets_are_refused_and_not_shown() -> None:
     }
     command = f"vllm serve acme/m --otlp-traces-endpoint http://me:{WORD}@collector:4317 --ssl-keyfile-password {WORD}"
     text = json.dumps({"recipe_version": "2", "model": "acme/m", "runtime": "vllm", "env": env, "command": command})
-    made = recipe.profile_of(text, "r.yaml")
+    made = profile_of_recipe(text, "r.yaml")
     assert WORD not in json.dumps(made)
     assert [line["became"] for line in made["recipe"]["lines"]].count("refused") == 5
     assert made["environment"] == {"VLLM_USE_V1": "1"}

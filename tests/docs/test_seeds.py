@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, recommend
 from ansible_collections.dgxspark.cluster.tools import seed_table
 
 LINES = seed_table.lines()
@@ -52,7 +52,7 @@ def test_a_winner_needs_no_override(line: seed_table.Line) -> None:
     """It is a variant of the profile; a shape may lead to it too."""
     if line.entry["outcome"] == "winner":
         assert "overrides" not in line.entry
-        assert line.entry["variant"] in profile.find(line.entry["profile"])["variants"]
+        assert line.entry["variant"] in find_profile(line.entry["profile"])["variants"]
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_a_winner_needs_no_override(line: seed_table.Line) -> None:
 )
 def test_a_shape_leads_to_the_winner(name: str, shape: str, seed: str) -> None:
     (line,) = (line for line in LINES if line.entry["id"] == seed)
-    assert plan.recommend(name, shape)["variant"] == line.entry["variant"]
+    assert recommend(name, shape)["variant"] == line.entry["variant"]

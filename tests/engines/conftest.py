@@ -20,7 +20,7 @@ from engine_parsers import installed, tables  # noqa: E402
 from engine_parsers.sources import NotAvailable  # noqa: E402
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.inspection import engine_table  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.engines import served  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.engines.planned import OWN, PROFILE, total_gib  # noqa: E402
 

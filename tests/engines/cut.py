@@ -12,7 +12,7 @@ import re
 import sys
 import zipfile
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import read
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_model_files
 from ansible_collections.dgxspark.cluster.tests.engines import compare
 from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Plain, planned
@@ -33,7 +33,7 @@ def main(models: pathlib.Path, fixture: pathlib.Path, *folders: pathlib.Path) ->
                     continue  # no engine came up, or not for its settings
                 log = logs.read(f"{name}.rank0.log").decode() if f"{name}.rank0.log" in logs.namelist() else ""
                 if found["state"] == "ready":
-                    files = read(str(models / case.model))
+                    files = read_model_files(str(models / case.model))
                     shown = found["told"]["server_info"]
                     names = {compare.NAMES.get(key, key) for key in planned(case, files)["resolved"]} - {"model_path"}
                     told: Plain = {"info": {key: shown[key] for key in sorted(names & shown.keys())}}

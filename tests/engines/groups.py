@@ -12,8 +12,7 @@ import urllib.request
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import read
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, read_model_files
 from ansible_collections.dgxspark.cluster.tests.engines.boxed import Boxed, until, wire
 from ansible_collections.dgxspark.cluster.tests.engines.planned import lay_into_hub_cache
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED, fabric, names
@@ -99,7 +98,7 @@ class Group:
         more: t.Mapping[str, str],
     ) -> None:
         self.case, self.folder = case, folder
-        self.plan = planned(case, read(str(models / case.model)))
+        self.plan = planned(case, read_model_files(str(models / case.model)))
         self.started = 0.0
         attached = {"attachment": "vf"} if case.nodes > 1 else {}
         settings = {**attached, "image": PINNED, "api_key_secret": "api-key", "hub_offline": True}

@@ -13,10 +13,13 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model import gpu_bytes
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.model_files import laid_on, read
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import resolve
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    launch_plan,
+    read_model_files,
+    resolve_profile,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import gpu_bytes
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.model_files import laid_on
 from ansible_collections.dgxspark.cluster.tests.engines import planned, served
 
 pytestmark = pytest.mark.long
@@ -67,7 +70,7 @@ def test_the_engine_holds_what_the_plan_says(name: str, engine: pathlib.Path, tm
     (tmp_path / "config.json").write_text(json.dumps(MODELS[name]), encoding="utf-8")
     held, tokens, requests = started(engine, tmp_path)
     own = knowledge.load("profile", [str(planned.OWN)])[planned.PROFILE]
-    files = read(str(tmp_path))
+    files = read_model_files(str(tmp_path))
     entry: Plain = {
         "id": name, "title": name, "model": "tests/own", "proven": "untested", "precision": {}, "engine": {"name": "vllm", "version": "0.32.0"},
         "parallel": own["parallel"], "source": own["source"],
@@ -79,7 +82,7 @@ def test_the_engine_holds_what_the_plan_says(name: str, engine: pathlib.Path, tm
         },
     }  # fmt: skip
     made = launch_plan(entry, {"free_gib": 100}, files=files)["memory"]
-    model = resolve(laid_on(entry, files, ())[0])
+    model = resolve_profile(laid_on(entry, files, ())[0])
     assert model.facts
     weights = sum(gpu_bytes(model.facts, model.precision, model.cut, head=False).values())
     print(

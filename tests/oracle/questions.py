@@ -9,7 +9,7 @@ import families
 from engine_parsers.oracle import Answer, Case
 from engine_parsers.resolved import differences
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import build_argv, load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import build_argv, load_tables
 
 Settings = t.Mapping[str, t.Any]
 

@@ -12,9 +12,13 @@ from engine_parsers import tables
 from engine_parsers.sources import NotAvailable, packages, source
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import inspected
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import concerned, load_patches
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    image_entries,
+    load_patches,
+    load_tables,
+    read_image_report,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.patches import concerned
 from ansible_collections.dgxspark.cluster.tests.unit.image_trees import DIGEST, lay, run
 
 IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.1"))
@@ -35,10 +39,10 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
         pytest.skip(f"not run: {exc}")
     ran = run(site, tmp_path / "programs")
     assert ran.returncode == 0, ran.stderr
-    said = inspected.document(ran.stdout)
+    said = read_image_report(ran.stdout)
     assert said.unread == ("torch: torch is not installed",)
     owner, image = tmp_path / "dgxspark", f"registry.example/{engine}:{version}"
-    entries = inspected.entries(said, image, DIGEST, str(owner))
+    entries = image_entries(said, image, DIGEST, str(owner))
     lay(owner, {file.path: file.text for file in entries.files})
     table = load_tables([str(owner)]).parsers[f"{engine}-{version}+image.abababababab"].table
     shipped = tables.shipped(engine)[version]

@@ -20,7 +20,7 @@ from engine_parsers import tables
 from engine_parsers.sources import NotAvailable, source
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches as applier
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 SHIPPED = {patch.id: patch for patch in load_patches()}

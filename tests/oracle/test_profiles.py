@@ -20,10 +20,13 @@ from limits import beyond
 from planned import UNKNOWN, planned
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import verdict
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.arguments import load_tables
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find, resolve
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    find_profile,
+    launch_plan,
+    load_tables,
+    resolve_profile,
+)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 # How a stock release refuses a launch that its profile's image can do: (profile, versions, the engine's words, why).
@@ -31,7 +34,7 @@ BACK_PORTS = (
     ("gemma-4-", "<0.5.13", "gemma4_assistant", "its transformers does not know the drafter; the image has PR 24436"),
     ("nemotron-3-super", "<0.5.14", "not compatible with radix cache", "the image has PR 27998"),
 )
-# Launches that such an image and a stock release both accept, but resolve differently: profiles, versions.
+# Launches that such an image and a stock release both accept, but resolve_profile differently: profiles, versions.
 # PR 24436 turns NEXTN with an assistant drafter into FROZEN_KV_MTP, and runs that without the overlap scheduler.
 PROMOTED = ("gemma-4-", "<0.5.12")
 # Rules that warn of a refusal that is not certain, and the engine's words.
@@ -74,12 +77,12 @@ class Asked:
     def late(self) -> frozenset[str]:
         """Name the settings that the engine decides when it loads the model."""
         known = verdict.base()
-        chosen = resolve(find(self.profile), self.overrides(), known.tables)
+        chosen = resolve_profile(find_profile(self.profile), self.overrides(), known.tables)
         draft, _findings = verdict.drafted(chosen, known.tables)
         return verdict.running(chosen, draft, known).at_load
 
     def case(self) -> Case:
-        plan, entry = self.plan, find(self.profile)
+        plan, entry = self.plan, find_profile(self.profile)
         rank = plan["ranks"][-1]
         program = 3 if self.engine == "sglang" else 2
         models = {plan["model"]: model_files(entry, plan["settings"])}
@@ -128,7 +131,7 @@ def shipped() -> list[tuple[Asked, bool]]:
     out = []
     tables = load_tables()
     for name in sorted(knowledge.load("profile")):
-        entry = find(name)
+        entry = find_profile(name)
         engine = entry["engine"]
         if of_no_release(engine):
             continue
@@ -142,8 +145,8 @@ def shipped() -> list[tuple[Asked, bool]]:
 
 def changes(one: Asked) -> dict[str, dict[str, t.Any]]:
     """Remove one setting after the other, turn graphs off, and turn expert parallelism on or off."""
-    entry = find(one.profile)
-    chosen = resolve(entry, one.overrides())
+    entry = find_profile(one.profile)
+    chosen = resolve_profile(entry, one.overrides())
     out: dict[str, dict[str, t.Any]] = {
         f"without {key}": {"settings": {key: None}} for key in TAKEN_OUT if key in chosen.settings
     }
@@ -231,11 +234,11 @@ def test_a_profile_passes_the_parser_of_its_engine(asked: Asked, answer: Answer)
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in sorted(knowledge.load("profile")) if of_no_release(find(name)["engine"])]
+    "name", [name for name in sorted(knowledge.load("profile")) if of_no_release(find_profile(name)["engine"])]
 )
 def test_a_profile_of_an_image_without_a_release_is_planned(name: str) -> None:
     """What the image's parser says about it can only be seen on a node (playbook `inspect_image.yml`)."""
-    engine = find(name)["engine"]
+    engine = find_profile(name)["engine"]
     assert launch_plan(name, {}, {})["ranks"]
     pytest.skip(f"not run: {engine['image']} is of no release of {engine['name']}: its parser cannot be had")
 
@@ -244,7 +247,7 @@ def test_little_of_what_is_shipped_is_unknown() -> None:
     """A profile with facts is resolved to the last key, but for what vLLM reads in the checkpoint."""
     unknown: dict[str, set[str]] = {}
     for one, own in shipped():
-        if own and "facts" in find(one.profile):
+        if own and "facts" in find_profile(one.profile):
             ours = planned(one.plan, one.late())
             unknown.setdefault(one.engine, set()).update(key for key, value in ours.items() if value is UNKNOWN)
     assert unknown == {"sglang": set(), "vllm": {"attention_backend", "page_size", "quantization"}}

@@ -8,7 +8,7 @@ import pytest
 from engine_parsers import tables
 from engine_parsers.sources import NotAvailable, source
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.inspection import engine_table
 
 IN_EVERY_RUN = (("sglang", "0.5.13"), ("vllm", "0.17.1"))
 VERSIONS = [

@@ -8,8 +8,7 @@ from typing import Any
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches as applier
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import flag_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import FlagTable, load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 Table = Mapping[str, Any]
@@ -63,7 +62,7 @@ def of_flags(before: Table, after: Table) -> Iterator[str]:
 def of_settings(before: Table, after: Table) -> Iterator[str]:
     """Yield settings of ours that the version before could express, and this one cannot."""
     engine = after["engine"]
-    old, new = (flag_table.Parser(engine, table["version"], lambda table=table: table) for table in (before, after))  # type: ignore[misc]
+    old, new = (FlagTable(engine, table["version"], lambda table=table: table) for table in (before, after))  # type: ignore[misc]
     for name, entry in knowledge.load("settings").items():
         ways = [way if isinstance(way, list) else [way] for way in entry.get(engine, ())]
         if any(all(map(old.knows, way)) for way in ways) and not any(all(map(new.knows, way)) for way in ways):

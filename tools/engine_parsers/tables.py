@@ -11,7 +11,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import engine_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import engine_entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.version_tables import VersionTables
 from engine_parsers import oracle
 from engine_parsers.sources import ROOT, source
@@ -51,7 +51,7 @@ VERSIONS = {engine: tuple(shipped(engine)) for engine in ENGINES}
 def entry(engine: str, version: str) -> Plain:
     """Return the complete table of one version. NotAvailable if its wheel cannot be downloaded."""
     made = source(engine, version)
-    return engine_table.entry(engine, version, f"{made.wheel} sha256:{made.sha256}", made.requires, oracle.read(made))
+    return engine_entry(engine, version, f"{made.wheel} sha256:{made.sha256}", made.requires, oracle.read(made))
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

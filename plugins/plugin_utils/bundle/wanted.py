@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import platform
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile as profiles
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, resolve_profile
 
 RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 INDEX = "https://pypi.org/simple"
@@ -176,9 +176,9 @@ def _image(name: str, reference: str, arch: str, needed_by: str, version: str | 
 def _engine(chosen: Choices, dirs: t.Sequence[str]) -> str | None:
     if chosen.image or not chosen.profile:
         return chosen.image
-    entry = profiles.find(chosen.profile, dirs)
+    entry = find_profile(chosen.profile, dirs)
     variant = entry.get("shapes", {}).get(chosen.shape)
-    found = profiles.resolve(entry, ({"variant": variant} if variant else {}) | chosen.overrides)
+    found = resolve_profile(entry, ({"variant": variant} if variant else {}) | chosen.overrides)
     if not found.engine.image:
         raise CollectionError(
             f"profile {found.id!r} names no image that can be pulled. Build or choose one, and name it in k8s_dgx_image."

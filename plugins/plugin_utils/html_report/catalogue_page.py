@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import catalogue_text as text
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.catalogue import LEVELS, Catalogue, Choice
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import CATALOGUE_LEVELS, Catalogue, Choice
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import catalogue_text as text
 
 
 def page(made: Catalogue) -> str:
@@ -29,7 +29,7 @@ def page(made: Catalogue) -> str:
                 ("Proven by a run", str(proven)),
                 ("Sorted by", made.sort),
             ],
-            "levels": LEVELS,
+            "levels": CATALOGUE_LEVELS,
             "legend": text.LEGEND,
             "first": text.suggested(made),
         }

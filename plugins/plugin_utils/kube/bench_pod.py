@@ -14,7 +14,7 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json, printable
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import tree_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
@@ -31,7 +31,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     labels,
     settings,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.inspected import printable
 
 BENCH = f"{MANAGER}/bench"  # label: the instance that is measured
 SCHEMA = knowledge.COLLECTION / "docs" / "schema" / "bench-report.json"

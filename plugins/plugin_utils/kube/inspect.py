@@ -30,7 +30,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     labels,
     settings,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.patches import load_patches
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import load_patches
 
 INSPECT = f"{MANAGER}/inspect"  # label: a checksum of the image's name
 ROOM = "2Gi"  # size limit of the scratch folder

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """All models that a cluster serves, and which profiles would fit beside them. GiB throughout.
 
-The planner (serving/plan.py) decides whether a profile fits the memory that is free now: there is no other memory model.
+The planner (planner/judgement/plan.py) decides whether a profile fits the memory that is free now: there is no other memory model.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import netwo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import NAME_MOST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import GPU, HOSTNAME, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import nodes
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan, recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import gib_by_host, launch_plan, recommend
 
 State = t.Literal["fits", "does not fit", "not known"]
 STEP_GIB = 0.1  # resolution of the missing memory
@@ -143,7 +142,7 @@ def picture(
     by_node = {(each["metadata"].get("labels") or {}).get(HOSTNAME): each for each in kube_nodes}
     planned = networks.hosts(cluster.get("fabric"))
     hosts = [str(host) for host in cluster.get("hosts") or ()]
-    given = nodes.gib(cluster, "free_gib", hosts)
+    given = gib_by_host(cluster, "free_gib", hosts)
     sparks = []
     for host in hosts:
         spark = Spark(host, None, None, floor_gib)

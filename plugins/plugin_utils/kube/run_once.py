@@ -13,10 +13,10 @@ import types
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import printable
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, beside, once, pulls
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.inspected import printable
 
 INTERVAL_S = 2.0
 

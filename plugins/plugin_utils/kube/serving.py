@@ -40,8 +40,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     settings,
     thing,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import kept_secrets
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.launch import Instance
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import Instance, refuse_secrets_in_command
 
 NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into a label
 BEAT_S = 2
@@ -219,7 +218,7 @@ def _files(
 def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
     """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, and in the API's door."""
     argv = list(member.argv)
-    kept_secrets.of_command(member.rank, argv, member.env)
+    refuse_secrets_in_command(member.rank, argv, member.env)
     if any(instance.meeting in word for word in argv):
         named = [word.replace(instance.meeting, meeting) for word in argv]
         argv = ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]

@@ -18,8 +18,11 @@ from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import SHAPES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    ESTIMATE_LEVELS,
+    SHAPES,
+    promised_speed,
+)
 
 KIND = "matrices"
 Plain = dict[str, t.Any]
@@ -264,7 +267,7 @@ def _reason(plan: t.Mapping[str, t.Any]) -> str:
 
 def promise(plan: t.Mapping[str, t.Any]) -> Promise:
     """Return a plan's expected result: an equal stable row's figures, else its estimate, else those of the nearest row."""
-    figures = {f"n{n}": value for n in estimate.LEVELS if (value := estimate.promise(plan, n)) is not None}
+    figures = {f"n{n}": value for n in ESTIMATE_LEVELS if (value := promised_speed(plan, n)) is not None}
     stable = [row for row in plan["evidence"] if row["verdict"] == "stable" and _figures(row)]
     equal = next((row for row in stable if row["equal"]), None)
     if figures:

@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, journal, results
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.report import WORDS, figure
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import NOISE
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import NOISE
 
 Plain = dict[str, t.Any]
 _SIGMA = 2.0

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Matrix, combinations
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import outcomes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.rows import mean, merged_levels
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.evidence import MIXED, SHAPES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import MIXED, SHAPES
 
 Plain = dict[str, t.Any]
 SUMS = ("peak", "wall")

@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.classify import CLASSES, SITE
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import evidence_export
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import evidence_export
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.support.redact import Redactor, private_names
 
 Plain = dict[str, t.Any]

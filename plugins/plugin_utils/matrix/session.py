@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan
 
 Plain = dict[str, t.Any]
 PAGE, LOG, SAID = "matrix.html", "matrix.md", "progress.log"
@@ -73,7 +73,7 @@ def planned(request: MatrixRequest) -> tuple[cases.Matrix, list[cases.Case]]:
 
 def _cases(request: MatrixRequest, matrix: cases.Matrix, done: t.Container[str] = ()) -> list[cases.Case]:
     def made(overrides: t.Mapping[str, t.Any]) -> Plain:
-        return plan.launch_plan(matrix.profile, request.cluster, overrides, request.knowledge_dirs)
+        return launch_plan(matrix.profile, request.cluster, overrides, request.knowledge_dirs)
 
     return cases.planned(matrix, made, request.overrides, done)
 
@@ -107,7 +107,7 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
     folder = pathlib.Path(request.folder)
     overlay = pathlib.Path(request.rows_to)
     written = overlay / "evidence" / f"matrix-{matrix.id}.yml"
-    base = profile.find(matrix.profile, request.knowledge_dirs)
+    base = find_profile(matrix.profile, request.knowledge_dirs)
     stopping = Stopping()
     journal = Journal(folder, later=True)
     engines = knowledge.load("metrics", request.knowledge_dirs)

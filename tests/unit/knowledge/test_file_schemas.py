@@ -13,7 +13,7 @@ import referencing
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile_text
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import profile_text
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 from ansible_collections.dgxspark.cluster.tools import file_schemas
 

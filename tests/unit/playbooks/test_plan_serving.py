@@ -13,7 +13,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile
 from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
 from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
@@ -99,7 +99,7 @@ def test_a_full_node_ends_the_run(tmp_path: pathlib.Path) -> None:
 
 def bare_profile() -> dict[str, t.Any]:
     """A profile that states nothing of its model's make-up."""
-    shipped = profile.find("glm-4.7-nvfp4")
+    shipped = find_profile("glm-4.7-nvfp4")
     own = {key: value for key, value in shipped.items() if key not in ("origin", "facts", "variants", "shapes")}
     return own | {
         "id": "mine",

@@ -12,8 +12,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile_text
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.profile import find
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, profile_text
 from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
 from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit.model_configs import PUBLIC
@@ -75,7 +74,7 @@ def test_a_folder_s_profile_is_written(owner: pathlib.Path) -> None:
     written = owner / "own.yml"
     assert written.stat().st_mode & 0o777 == 0o644
     made = yaml.safe_load(written.read_text(encoding="utf-8"))
-    assert find(made)["facts"]["moe"]["experts"] == 128
+    assert find_profile(made)["facts"]["moe"]["experts"] == 128
     assert not profile_text.edited(written.read_text(encoding="utf-8"))
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import KnowledgeError, get, load
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import load_tables
 
 ENTRY: dict[str, t.Any] = {
     "id": "mine",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import versions
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import profile
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.settings import load_tables
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
+    find_profile,
+    load_tables,
+    resolve_profile,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,6 @@ def test_a_profile_on_a_post_release_is_in_its_own_range_and_has_its_base_s_tabl
         "engine": {"name": "sglang", "version": "0.5.12.post1", "versions": "==0.5.12.post1"},
         "source": [{"of": "settings", "from": "here", "verified": "inferred"}],
     }  # fmt: skip
-    assert profile.resolve(profile.find(entry)).engine.version == "0.5.12.post1"
+    assert resolve_profile(find_profile(entry)).engine.version == "0.5.12.post1"
     nearest = load_tables().nearest("sglang", "0.5.12.post1")
     assert nearest is not None and nearest.version == "0.5.12"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, report, results
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import estimate, plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, promised_speed
 
 CLUSTER = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
 SHIPPED = sorted(knowledge.load(cases.KIND))
@@ -24,7 +24,7 @@ Plain = dict[str, t.Any]
 @functools.cache
 def planned(name: str) -> list[cases.Case]:
     matrix = cases.load(name)
-    return cases.planned(matrix, lambda overrides: plan.launch_plan(matrix.profile, CLUSTER, overrides))
+    return cases.planned(matrix, lambda overrides: launch_plan(matrix.profile, CLUSTER, overrides))
 
 
 def invented(**more: t.Any) -> cases.Matrix:
@@ -124,7 +124,7 @@ def test_variables_of_the_environment_make_cases() -> None:
     rest = {"NCCL_DEBUG": "INFO", "MINE": "1", "A": "1"}
     assert told == {"on/x": {variable: 1, **rest}, "off/x": {variable: 0, **rest}}
     matrix = invented(axes={"jit": jit})
-    found = cases.planned(matrix, lambda overrides: plan.launch_plan(matrix.profile, CLUSTER, overrides))
+    found = cases.planned(matrix, lambda overrides: launch_plan(matrix.profile, CLUSTER, overrides))
     assert [case.also for case in found] == [(), ()] and len({case.id for case in found}) == 2
     with pytest.raises(CollectionError, match="environment"):
         invented(cases={"one": {"environment": {"A": {"B": "1"}}}})
@@ -180,7 +180,7 @@ def test_the_order_follows_what_the_plan_promises() -> None:
     """Whether measured or estimated: with the real planner, for a seed whose table has unmeasured cases."""
     found = [case for case in planned("000-glm-4.7") if not case.blocked]
     assert {case.promise.kind for case in found} == {"measured", "estimate"}
-    worth = [math.prod(estimate.promise(case.plan, n) or 0 for n in (1, 4, 8)) for case in found]
+    worth = [math.prod(promised_speed(case.plan, n) or 0 for n in (1, 4, 8)) for case in found]
     assert worth == sorted(worth, reverse=True)
     assert found[0].promise.kind == "estimate"
 

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, journal, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan, recommend
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.matrix_driven import Scripted
 
@@ -220,7 +220,7 @@ def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> No
     matrix = cases.matrix_of(
         {**matrix_driven.ENTRY, "axes": {"chunked_prefill_size": [2048, 4096]}, "base": {"variant": "steps-6"}}
     )
-    planned = cases.planned(matrix, lambda overrides: plan.launch_plan(matrix.profile, cluster, overrides))
+    planned = cases.planned(matrix, lambda overrides: launch_plan(matrix.profile, cluster, overrides))
     assert [case.plan["verdict"] for case in planned] == ["unproven", "unproven"]
     entry = {
         "outcome": "good",
@@ -233,16 +233,16 @@ def test_the_next_plan_is_proven_by_an_owners_rows(tmp_path: pathlib.Path) -> No
     }
     made = rows.rows_of(planned, {planned[0].id: entry}, "mine")
     rows.write(tmp_path / "evidence" / "mine.yml", "evidence", {"entries": made})
-    again = [plan.launch_plan(matrix.profile, cluster, case.overrides, [str(tmp_path)]) for case in planned]
+    again = [launch_plan(matrix.profile, cluster, case.overrides, [str(tmp_path)]) for case in planned]
     assert [each["verdict"] for each in again] == ["proven", "unproven"]
     assert again[0]["evidence"][0]["id"] == f"mine-{planned[0].id}"
     row = f"mine-{planned[0].id}"
-    assert plan.recommend(matrix.profile, "single", [str(tmp_path)])["better"] == row
+    assert recommend(matrix.profile, "single", [str(tmp_path)])["better"] == row
     # The winner as a variant of the owner's own profile: it is recommended, proven, and planned by its shape.
-    won = rows.profile_of("mine", profile.find(matrix.profile), planned, {"single": {"peak": {"id": planned[0].id}}})
+    won = rows.profile_of("mine", find_profile(matrix.profile), planned, {"single": {"peak": {"id": planned[0].id}}})
     assert won is not None
     rows.write(tmp_path / "model_profiles" / "mine.yml", "profile", won)
-    found = plan.recommend(won["id"], "single", [str(tmp_path)])
+    found = recommend(won["id"], "single", [str(tmp_path)])
     assert (found["row"], found["verdict"], found["variant"]) == (row, "proven", won["shapes"]["single"])
-    again = plan.launch_plan(won["id"], cluster, {"variant": found["variant"]}, [str(tmp_path)])
+    again = launch_plan(won["id"], cluster, {"variant": found["variant"]}, [str(tmp_path)])
     assert again["verdict"] == "proven"

@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment 
     environment,
     joined,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.ranks_environment import nccl_env
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import nccl_environment
 from ansible_collections.dgxspark.cluster.tests.support.cabled import cabled
 
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_is_refused(options: Options, text: str) -> None:
 
 def test_known_bad_versions_bring_their_workaround() -> None:
     plain = {h.name: to_plain(h) for h in TWO}
-    assert nccl_env(plain, nccl_version="2.30.4")["spark1"]["NCCL_NVLS_ENABLE"] == "0"
-    assert "NCCL_NVLS_ENABLE" not in nccl_env(plain, nccl_version="2.29.7")["spark1"]
+    assert nccl_environment(plain, nccl_version="2.30.4")["spark1"]["NCCL_NVLS_ENABLE"] == "0"
+    assert "NCCL_NVLS_ENABLE" not in nccl_environment(plain, nccl_version="2.29.7")["spark1"]
     with pytest.raises(CollectionError, match="spark9 is not in the fabric plan"):
-        nccl_env(plain, ["spark9"])
+        nccl_environment(plain, ["spark9"])

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that others import of the planner. Plain values and typed ones in and out; nothing here starts, writes or waits.
+
+Plans: `launch_plan` judges a profile and makes its ranks, `recommend` finds the best measured configuration for a traffic
+shape, `memory_plan` and `draft_tokens` answer one question each, `serving_table` is a plan's text, `argv_builder` makes its
+command lines, `nccl_environment` its ranks' variables.
+Profiles: `find_profile` reads one, `resolve_profile` lays overrides on it, `read_model` and `new_profile` make one of a
+model's own files, `find_model_files` looks for them, `catalogue` plans all.
+Recipes: `read_recipe` makes a profile of another tool's file. Measured rows: `evidence_export`.
+Images: `read_image_report` reads what an image said of itself, `image_entries` makes knowledge of it.
+
+The layers below import downwards only: vocabulary, model, profile, judgement, and on it authoring, recipes and inspection.
+"""
+
+from __future__ import annotations
+
+from .authoring import catalogue_text
+from .authoring.catalogue import LEVELS as CATALOGUE_LEVELS
+from .authoring.catalogue import SORTS as CATALOGUE_SORTS
+from .authoring.catalogue import Catalogue, Choice, catalogue
+from .authoring.model_auto import AUTO, Places
+from .authoring.model_auto import look as find_model_files
+from .authoring.model_auto import wanted as model_files_wanted
+from .authoring.model_source import Hub, Source
+from .authoring.model_source import read as read_model
+from .authoring.new_profile import Wanted as ProfileRequest
+from .authoring.new_profile import new_profile
+from .inspection.engine_table import entry as engine_entry
+from .inspection.inspected import document as read_image_report
+from .inspection.inspected import entries as image_entries
+from .inspection.inspected import told as image_summary
+from .judgement.evidence import MIXED, NOISE, SHAPES
+from .judgement.launch import Instance
+from .judgement.nodes import gib as gib_by_host
+from .judgement.patches import load_patches
+from .judgement.plan import draft_tokens, evidence_export, launch_plan, recommend
+from .judgement.plan import mem_fraction as memory_plan
+from .judgement.ranks_environment import nccl_env as nccl_environment
+from .judgement.table import serving_table
+from .model.estimate import LEVELS as ESTIMATE_LEVELS
+from .model.estimate import promise as promised_speed
+from .profile import profile_text
+from .profile.model_files import given as given_model_files
+from .profile.model_files import read as read_model_files
+from .profile.profile import KIND as PROFILE_KIND
+from .profile.profile import extended as extended_profile
+from .profile.profile import find as find_profile
+from .profile.profile import resolve as resolve_profile
+from .recipes.recipe import profile_of as profile_of_recipe
+from .recipes.recipe import read as read_recipe
+from .vocabulary.arguments import build_argv
+from .vocabulary.builder import builder as argv_builder
+from .vocabulary.flag_table import Parser as FlagTable
+from .vocabulary.kept_secrets import of_command as refuse_secrets_in_command
+from .vocabulary.settings import ELSEWHERE, load_tables
+
+__all__ = [
+    "AUTO",
+    "CATALOGUE_LEVELS",
+    "CATALOGUE_SORTS",
+    "ELSEWHERE",
+    "ESTIMATE_LEVELS",
+    "MIXED",
+    "NOISE",
+    "PROFILE_KIND",
+    "SHAPES",
+    "Catalogue",
+    "Choice",
+    "FlagTable",
+    "Hub",
+    "Instance",
+    "Places",
+    "ProfileRequest",
+    "Source",
+    "argv_builder",
+    "build_argv",
+    "catalogue",
+    "catalogue_text",
+    "draft_tokens",
+    "engine_entry",
+    "evidence_export",
+    "extended_profile",
+    "find_model_files",
+    "find_profile",
+    "gib_by_host",
+    "given_model_files",
+    "image_entries",
+    "image_summary",
+    "launch_plan",
+    "load_patches",
+    "load_tables",
+    "memory_plan",
+    "model_files_wanted",
+    "nccl_environment",
+    "new_profile",
+    "profile_of_recipe",
+    "profile_text",
+    "promised_speed",
+    "read_image_report",
+    "read_model",
+    "read_model_files",
+    "read_recipe",
+    "recommend",
+    "refuse_secrets_in_command",
+    "resolve_profile",
+    "serving_table",
+]

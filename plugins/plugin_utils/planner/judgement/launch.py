@@ -1,0 +1,102 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The launch of each rank: settings under canonical names, environment, and argv if there is a flag table."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+
+from ..profile.profile import Profile
+from ..vocabulary.builder import BuildArgv
+
+RANK_FLAG = "--node-rank"  # in both engines; the argv of ranks that differ only in it is built once
+
+
+PORT = 30000
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One of several models on the same nodes: its name, its VF, and its unique ports."""
+
+    name: str = "default"
+    vf_index: int = 0
+    port: int = PORT
+    dist_port: int = 50000
+
+    @property
+    def meeting(self) -> str:
+        """Return the first rank's DNS name within its namespace: the rendezvous address if no VF connects all ranks."""
+        return f"serve-{self.name}-rank0-0.serve-{self.name}-ranks"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank. settings: the source of argv and env, by our names; argv: None without a flag table."""
+
+    rank: int
+    host: str
+    settings: dict[str, t.Any]
+    env: dict[str, str]
+    argv: list[str] | None = None
+
+
+def _spread(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
+    """Return what the plan itself sets for a rank, by canonical names."""
+    cut = profile.cut
+    own: dict[str, t.Any] = {"model": profile.model, "tp_size": cut.tp}
+    vllm = profile.engine.name == "vllm"
+    if cut.pp > 1 or not vllm:
+        own["pp_size"] = cut.pp
+    if cut.ep > 1:
+        own["ep_size"] = cut.ep
+    if vllm and rank > 0:
+        own["headless"] = True
+    else:
+        own |= {"host": "0.0.0.0", "port": instance.port}
+    if profile.nodes > 1:
+        own |= {"nnodes": profile.nodes, "node_rank": rank, "dist_init_addr": f"{head}:{instance.dist_port}"}
+    return own
+
+
+def ranks(
+    profile: Profile,
+    settings: t.Mapping[str, t.Any],
+    hosts: t.Sequence[str],
+    head: str,
+    instance: Instance,
+    env: t.Mapping[str, t.Mapping[str, str]],
+    build: BuildArgv | None = None,
+) -> tuple[list[Rank], list[t.Any]]:
+    """Return all ranks in order, and the flag tables' findings. head: address of rank 0 for the others.
+
+    A profile's own variables override those derived from its settings; the fabric's, `env`, override both.
+    """
+    if len(hosts) < profile.nodes:
+        raise CollectionError(
+            f"profile {profile.id!r}: parallel.nodes: {profile.nodes} nodes are needed, the cluster has {len(hosts)}. "
+            "Use a profile for fewer nodes, or override parallel."
+        )
+    made: list[Rank] = []
+    findings: list[t.Any] = []
+    last: tuple[dict[str, t.Any], list[str], dict[str, str]] | None = None
+    for rank, host in enumerate(hosts[: profile.nodes]):
+        spread = _spread(profile, rank, head, instance)
+        complete = spread | dict(settings)
+        argv, more = None, {}
+        if build:
+            rest = {key: value for key, value in spread.items() if key != "node_rank"}
+            if last and last[0] == rest and last[1].count(RANK_FLAG) == 1:
+                argv, more = list(last[1]), last[2]
+                argv[argv.index(RANK_FLAG) + 1] = str(rank)
+            else:
+                built = build(profile.engine.name, profile.engine.version, complete)
+                argv, more = list(built.argv), dict(built.env)
+                findings += [f for f in built.findings if f not in findings]
+                last = rest, argv, more
+        made.append(Rank(rank, host, complete, more | dict(profile.environment) | dict(env.get(host, {})), argv))
+    return made, findings
