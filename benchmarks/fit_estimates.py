@@ -28,6 +28,8 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
+from estimate_errors import Point, classes, intervals, of_blocks, summary, weights  # noqa: E402
+
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (  # noqa: E402
@@ -80,28 +82,9 @@ GUESS = {
     "patched": (0.95, 1.2),
 }
 NOISE = 0.08  # how far two runs of one configuration differ; a guess's factor is weighed against it
-UNSTATED = 0.5
 # What a kernel that only reads was seen to reach on a Spark, GB/s: antirez/ds4#773, 2026-08-10, 231 to 234.
 REACHED = 234.0
-SHARE = 0.8  # of the figures that an interval holds
 Logs = dict[str, float]
-
-
-@dataclasses.dataclass(frozen=True)
-class Point:
-    """One measured figure. accepted: tokens per step, if the row states them."""
-
-    config: str
-    group: str
-    profile: Profile
-    settings: t.Mapping[str, t.Any]
-    draft: Draft | None
-    requests: int
-    measured: float
-    patched: bool
-    context: float | None
-    accepted: float | None
-    source: str
 
 
 def group_of(facts: Facts) -> str:
@@ -215,14 +198,6 @@ def impossible(point: Point, base: estimate.Figures) -> bool:
     return 1 / slower / sum(v for k, v in moved.items() if k.startswith(("read.", "experts."))) < point.measured
 
 
-def weights(points: t.Sequence[Point]) -> list[float]:
-    """Return each point's weight (see the module's docstring)."""
-    rows = collections.Counter(p.config for p in points)
-    configs = {g: len({p.config for p in points if p.group == g}) for g in {p.group for p in points}}
-    share = {p.config: UNSTATED if p.draft and not p.accepted else 1.0 for p in points}
-    return [share[p.config] / rows[p.config] / math.sqrt(configs[p.group]) for p in points]
-
-
 def solved(matrix: list[list[float]], right: list[float]) -> list[float]:
     """Solve a small, positive definite system by elimination."""
     size = len(right)
@@ -285,11 +260,6 @@ def fit(points: t.Sequence[Point], base: estimate.Figures, start: Logs | None = 
     return logs
 
 
-def of_blocks(draft: Draft) -> bool:
-    """Whether the drafter makes all its tokens in one pass."""
-    return draft.algorithm.upper() in estimate.BLOCK_DRAFTERS
-
-
 def texts(figures: estimate.Figures) -> dict[str, float]:
     """Return, by kind of text, the odds that a draft passes, as a share of the usual odds: the median of what owners published."""
     kind_odds = collections.defaultdict(list)
@@ -322,106 +292,6 @@ def acceptance(points: t.Sequence[Point]) -> list[float]:
     return list(min(grid, key=lambda pair: off(*pair)))
 
 
-def quantile(values: t.Sequence[float], share: float) -> float:
-    """Return the value that this share of the values does not exceed, interpolated linearly."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def near(requests: int) -> str:
-    """Return the shown level that a figure belongs to."""
-    return f"n{min(estimate.LEVELS, key=lambda level: abs(math.log(level / requests)))}"
-
-
-def wanted(points: t.Sequence[Point], level: str, drafted: bool) -> list[int]:
-    """Return the places of the figures that an interval is made of.
-
-    Without speculation, only stock builds; with it, all builds, since other owners draft only on patched ones.
-    """
-    return [
-        i
-        for i, p in enumerate(points)
-        if bool(p.draft) == drafted and (drafted or not p.patched) and near(p.requests) == level
-    ]
-
-
-def factors(points: t.Sequence[Point], values: t.Sequence[float], level: str, drafted: bool) -> list[float]:
-    """Return the factors below and above an estimate that hold SHARE of the figures at about so many requests.
-
-    Each model counts as in the fit. The tails are those of one model more, which is the next one (as in a conformal interval).
-    """
-    places = wanted(points, level, drafted)
-    some = [points[i] for i in places]
-    ordered = sorted(zip([-values[i] for i in places], weights(some), strict=True))
-    models = len({p.group for p in some})
-    tail = max(0.0, (1 - SHARE) / 2 * (models + 1) / models - 1 / models) if models else 0.0
-    whole, sofar, found = sum(w for _v, w in ordered), 0.0, []
-    for value, weight in ordered:
-        sofar += weight
-        while len(found) < 2 and sofar >= (tail, 1 - tail)[len(found)] * whole - 1e-9:
-            found.append(round(math.exp(value), 2))
-    return [min(found[0], 1.0), max(found[1], 1.0)]
-
-
-def intervals(points: t.Sequence[Point], values: t.Sequence[float]) -> dict[str, dict[str, list[float]]]:
-    """Return the intervals of plain and of drafted configurations, each by the number of requests."""
-    return {
-        name: {f"n{n}": factors(points, values, f"n{n}", drafted) for n in estimate.LEVELS}
-        for name, drafted in (("plain", False), ("drafted", True))
-    }
-
-
-def held(points: t.Sequence[Point], values: t.Sequence[float]) -> list[bool]:
-    """Return whether each figure is in the interval made without its model."""
-    found = [False] * len(points)
-    for group in {p.group for p in points}:
-        kept = [i for i, p in enumerate(points) if p.group != group]
-        shown = intervals([points[i] for i in kept], [values[i] for i in kept])
-        for i, p in enumerate(points):
-            if p.group == group:
-                low, high = shown["drafted" if p.draft else "plain"][near(p.requests)]
-                found[i] = low <= math.exp(-values[i]) <= high
-    return found
-
-
-def kinds(point: Point) -> t.Iterator[str]:
-    """Yield the classes in which errors are counted."""
-    yield "all"
-    yield "patched build" if point.patched else "stock build"
-    yield f"engine {point.profile.engine.name}"
-    yield f"nodes {point.profile.nodes}"
-    algorithm = point.draft.algorithm.upper() if point.draft else ""
-    yield "drafter " + (
-        "none" if not point.draft else "of blocks" if algorithm in estimate.BLOCK_DRAFTERS else "of tokens"
-    )
-    yield near(point.requests).replace("n", "requests ")
-    yield f"source {'logs of this stack' if point.source == 'log' else 'other owners'}"
-
-
-def classes(points: t.Sequence[Point], values: t.Sequence[float]) -> t.Iterator[str]:
-    """Yield the table of errors of left-out models: each configuration counts once, then each model once."""
-    inside = held(points, values)
-    yield "| left out | models | configurations | median error | of models | bias | inside 80 % |"
-    yield "|---|---|---|---|---|---|---|"
-    names = list(dict.fromkeys(sorted((k for p in points for k in kinds(p)), key=lambda k: (k != "all", k))))
-    for name in names:
-        own = [(p, v, i) for p, v, i in zip(points, values, inside, strict=True) if name in kinds(p)]
-        some, off = [p for p, _v, _i in own], [v for _p, v, _i in own]
-        middle, _most, models = summary(some, off)
-        configs = collections.defaultdict(list)
-        for point, value, _inside in own:
-            configs[point.config].append(value)
-        bias = math.exp(statistics.median(statistics.fmean(v) for v in configs.values()))
-        share = statistics.fmean(i for _p, _v, i in own)
-        yield (
-            f"| {name} | {len({p.group for p in some})} | {len(configs)} | {middle:.1%} | {models:.1%} | {bias:.2f} | "
-            f"{share:.0%} of {len(own)} |"
-        )
-
-
 def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> list[float]:
     """Return log(predicted / measured) of every point, with its model left out of the fit."""
     found: dict[int, float] = {}
@@ -435,24 +305,6 @@ def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> li
             if point.group == group:
                 found[i] = math.log(predicted(dataclasses.replace(point, accepted=None), logs, own) / point.measured)
     return [found[i] for i in range(len(points))]
-
-
-def by_config(points: t.Sequence[Point], values: t.Sequence[float]) -> dict[str, float]:
-    """Return each configuration's mean of |error|."""
-    found = collections.defaultdict(list)
-    for point, value in zip(points, values, strict=True):
-        found[point.config].append(abs(math.expm1(value)))
-    return {config: statistics.fmean(errors) for config, errors in found.items()}
-
-
-def summary(points: t.Sequence[Point], values: t.Sequence[float]) -> tuple[float, float, float]:
-    """Return the median over configurations, their 90th percentile, and the median over models of their configurations' median."""
-    errors = by_config(points, values)
-    groups = collections.defaultdict(dict)
-    for point in points:
-        groups[point.group][point.config] = errors[point.config]
-    models = [statistics.median(own.values()) for own in groups.values()]
-    return statistics.median(errors.values()), quantile(list(errors.values()), 0.9), statistics.median(models)
 
 
 def table(points: t.Sequence[Point], seen: t.Sequence[float], left_out: t.Sequence[float]) -> t.Iterator[str]:

@@ -15,6 +15,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 PLUGINS = ROOT / "plugins"
+PLANNER = PLUGINS / "plugin_utils" / "planner"
 OWN = "ansible_collections.dgxspark.cluster.plugins"
 THIN = ("modules", "action", "filter", "lookup")
 
@@ -31,7 +32,10 @@ def imports(path: pathlib.Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import; name the collection in full"
+            if node.level:
+                # The planner alone names itself relatively, so that it can be lifted out; test_layers.py judges those.
+                assert PLANNER in path.parents, f"{path}: relative import; name the collection in full"
+                continue
             found |= (
                 {f"{node.module}.{alias.name}" for alias in node.names} if node.module == OWN else {str(node.module)}
             )
