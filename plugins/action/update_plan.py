@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, read_in, read_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_plan import ARGUMENTS
@@ -33,7 +32,7 @@ class ActionModule(ControllerAction):
             note = pathlib.Path(asked["folder"]) / f"node-{host}.json"
             if note.exists():
                 try:
-                    begun[host] = from_plain(update.Begun, json.loads(note.read_text("utf-8")), str(note))
+                    begun[host] = from_plain(update.Begun, read_json(note, most=MIB), str(note))
                 except (OSError, ValueError) as exc:
                     raise CollectionError(f"{note}: it is no note of an update ({exc}). Remove it.") from exc
         dirs = self.owner_dirs()

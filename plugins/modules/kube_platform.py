@@ -28,7 +28,8 @@ options:
       (V(present), V(absent) or V(unmanaged)) where it does not follow from the attachment; C(vf_indexes), VFs that pods may get (by
       default all of the plan); C(node_names), a host's Kubernetes node name; C(gpu_shares), instances that may hold one GPU at the
       same time; C(images), a part's image; C(image_pull); C(data_dir), K3s's data folder, which contains its CNI folders;
-      C(cni_bin_dir) and C(cni_conf_dir), if they are neither K3s's nor, on nodes without K3s, the usual ones; C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab),
+      C(cni_bin_dir) and C(cni_conf_dir), if they are neither K3s's nor, on nodes without K3s, the usual ones;
+      C(hca), V(virtual) where a VF's RDMA device is soft-RoCE (a lab),
       which cannot be requested from the SR-IOV device plugin.
     type: dict
     default: {}

@@ -13,6 +13,7 @@ import sys
 import time
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, read_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.update import Proof, tokens_of
 
@@ -88,7 +89,7 @@ def _prove(play: Play, folder: pathlib.Path, name: str, run: t.Sequence[str], wa
 def _fresh(play: Play, name: str, place: pathlib.Path) -> tuple[Plain | None, str]:
     place.unlink(missing_ok=True)
     said = play(name, place)
-    return (json.loads(place.read_text(encoding="utf-8")) if place.exists() else None), said
+    return (read_json(place) if place.exists() else None), said
 
 
 def keep(place: pathlib.Path, wanted: t.Mapping[str, str], proof: Proof) -> None:
@@ -105,9 +106,9 @@ def keep(place: pathlib.Path, wanted: t.Mapping[str, str], proof: Proof) -> None
 def kept(place: pathlib.Path, wanted: t.Mapping[str, str]) -> Proof | None:
     """Return the first measurement of this very update, if an earlier run has noted it."""
     try:
-        noted = json.loads(place.read_text(encoding="utf-8"))
+        if not place.exists():
+            return None
+        noted = read_json(place, most=MIB)
         return from_plain(Proof, noted["proof"], str(place)) if noted["wanted"] == dict(wanted) else None
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise CollectionError(f"{place}: it is no note of an update ({exc}). Remove it.") from exc

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import api_key
@@ -103,7 +104,7 @@ def backends(services: t.Sequence[Plain]) -> tuple[Backend, ...]:
 def _backend(service: Plain) -> Backend:
     about = service["metadata"]
     try:
-        told = json.loads(about["annotations"][SERVED])
+        told = from_json(about["annotations"][SERVED], "annotation", most=MIB)
         names, key = told["names"], told["key"]
         ports = {each["name"]: int(each["port"]) for each in service["spec"]["ports"]}
         good = isinstance(names, list) and 0 < len(names) <= MOST_NAMES and (key is None or isinstance(key, str))

@@ -49,7 +49,8 @@ class Settings:
     reaches the pod, by the SR-IOV device plugin (unprivileged) or `privileged`. node_names: a host's name in Kubernetes if it
     differs from the inventory's. image: replaces the profile's, best by digest. hf_token_secret: name of a Secret with the
     key `token`, for ranks that ask the hub. api_key_secret: of one with the key `key`, which the API then requires; a new key
-    has a new name (api_key.py). aliases: further names of the model at a gateway. hub_offline: ranks do not ask the hub; the weights are on the nodes, and read-only.
+    has a new name (api_key.py). aliases: further names of the model at a gateway. hub_offline: ranks do not ask the hub; the
+    weights are on the nodes, and read-only.
     api_ports: of API servers, which restricted ranks with VFs may reach.
     load_timeout_s: None derives it from the plan's weights. max_unavailable: of the disruption budget; None: no budget.
     """

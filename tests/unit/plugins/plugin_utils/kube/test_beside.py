@@ -48,12 +48,20 @@ def test_what_others_have_put_there_and_ranks_can_use_is_used_and_not_made() -> 
     assert not made["nodes"]["objects"], "no label is needed where no daemon is ours"
 
 
+K3S_CONF = "/var/lib/rancher/k3s/agent/etc/cni/net.d"
+
+
+def thick(*paths: str) -> dict[str, t.Any]:
+    """Return another's Multus of this release, which sees these folders of the node."""
+    return daemon("kube-multus-ds", "ghcr.io/a/multus-cni:v4.2.4-thick", paths=paths)
+
+
 @pytest.mark.parametrize(
     ("there", "reason"),
     [
-        ([{**MULTUS, "spec": daemon("x", "a/multus-cni:v3.9.3", paths=("/", "/var/lib/rancher/k3s/agent/etc/cni/net.d"))["spec"]}, crd()], "it is 3.9"),
-        ([daemon("kube-multus-ds", "ghcr.io/a/multus-cni:v4.2.4-thick", paths=("/etc/cni/net.d", "/opt/cni/bin")), crd()], "does not write to /var/lib/rancher/k3s/agent/etc/cni/net.d"),
-        ([daemon("kube-multus-ds", "ghcr.io/a/multus-cni:v4.2.4-thick", paths=("/var/lib/rancher/k3s/agent/etc/cni/net.d", "/opt/cni/bin")), crd()], "does not see /var/lib/rancher/k3s/data/cni"),
+        ([{**MULTUS, "spec": daemon("x", "a/multus-cni:v3.9.3", paths=("/", K3S_CONF))["spec"]}, crd()], "it is 3.9"),
+        ([thick("/etc/cni/net.d", "/opt/cni/bin"), crd()], "does not write to /var/lib/rancher/k3s/agent/etc/cni/net.d"),
+        ([thick(K3S_CONF, "/opt/cni/bin"), crd()], "does not see /var/lib/rancher/k3s/data/cni"),
         ([MULTUS], f"there is no CustomResourceDefinition {CRD}"),
         ([SRIOV], "ranks need 1 × dgxspark.cluster/p0f0v0"),
         ([NVIDIA], "spark1 offers no device, and ranks need 1 × nvidia.com/gpu"),
