@@ -163,15 +163,17 @@ def _by_block(
             f"{tokens} is not {said} at start-up.",
             f"Set it to {fixed + more}, or leave it out.",
         )
-    if size is None and tokens is None:
+    # DSPARK compares a number that is asked for with its drafter's block, so asking for one does not settle it.
+    if size is None and (tokens is None or more):
         where = "gamma" if more else "block_size"
+        assumed = default if tokens is None else tokens - more
         found.append(
             Finding(
                 ASSUMED_GAMMA,
                 "warning",
                 own,
                 f"the drafter's block size ({where}) is not known here: SGLang reads it from the drafter's config.json, and assumes "
-                f"{default} where that has none. The plan assumes {default}, too.",
+                f"{default} where that has none. The plan assumes {assumed}{', too' if assumed == default else ''}.",
                 f"Set {own}, or gamma in the profile's drafter.",
             )
         )

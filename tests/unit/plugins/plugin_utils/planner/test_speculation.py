@@ -152,6 +152,14 @@ def test_a_gamma_that_nobody_says_is_a_warning_and_the_engine_s_to_find_out() ->
     assert made["speculation"]["tokens"] == 6 and made["ranks"][0]["argv"].count("--speculative-dspark-block-size") == 1
 
 
+def test_a_number_that_dspark_compares_with_an_unknown_block_is_said_to_be_assumed() -> None:
+    draft = speculation.sglang_draft("DSPARK", tokens=6, version="0.5.17")
+    (told,) = draft.findings
+    assert (draft.tokens, told.id) == (6, speculation.ASSUMED_GAMMA)
+    assert told.message.endswith("The plan assumes 5.")
+    assert not speculation.sglang_draft("DFLASH", tokens=6, version="0.5.17").findings, "DFLASH takes the number"
+
+
 def test_a_tree_has_an_end() -> None:
     assert speculation.sglang_draft("EAGLE3", 5, 32, 8).tokens == 32
     with pytest.raises(CollectionError, match="more than a tree"):
