@@ -10,10 +10,12 @@ import os
 import pathlib
 import shutil
 import stat
+import types
 import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils import oserrors
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
@@ -531,7 +533,8 @@ def test_a_file_that_cannot_be_written_is_not_netplan_s_fault(
 ) -> None:
     """An immutable /etc/netplan, a full disk: netplan has not run."""
     write = rollback.write
-    monkeypatch.setattr(os, "geteuid", lambda: user)
+    # For the remedy alone: what else asks gives files to that user.
+    monkeypatch.setattr(oserrors, "os", types.SimpleNamespace(geteuid=lambda: user))
 
     def refused(_host: t.Any, _identity: str) -> None:
         raise OSError(number, os.strerror(number), netplan.PATH)
