@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 import time
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, read_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.update import Proof, tokens_of
 
-PROGRAM = (sys.executable, "-m", "ansible", "playbook")
 STEPS = ("verify", "bench")
 _LIMIT_S = 7200.0
 _PAUSE_S = 30.0
@@ -31,23 +28,10 @@ def player(options: t.Sequence[str]) -> Play:
 
     def play(name: str, report: pathlib.Path) -> str:
         more = {"dgxspark_report_file": str(report)} | ({"dgxspark_bench_mode": "quick"} if name == "bench" else {})
-        command = [*PROGRAM, *options, "-e", json.dumps(more), f"dgxspark.cluster.{name}"]
-        env = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_LOG_PATH": ""}
+        command = [*children.PROGRAM, *options, "-e", json.dumps(more), f"dgxspark.cluster.{name}"]
         log = report.with_suffix(".log")
-        with log.open("wb") as file:
-            try:
-                subprocess.run(
-                    command,
-                    check=False,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    env=env,
-                    timeout=_LIMIT_S,
-                )
-            except subprocess.TimeoutExpired:
-                return f"it did not end within {_LIMIT_S:.0f} s; see {log}"
-        return f"see {log}"
+        _status, late = children.run(command, log, _LIMIT_S)
+        return f"it did not end within {_LIMIT_S:.0f} s; see {log}" if late else f"see {log}"
 
     return play
 

@@ -1,4 +1,4 @@
-"""Pages in a real browser: what is broken or too wide at a width, in light and dark. One start of Debian's chromium for all pages.
+"""Pages in a real browser: what is broken or too wide at a width, in light and dark. One start for all pages.
 
     problems = measured({"report": page}, widths=(390, 1440))
 
@@ -16,7 +16,8 @@ import shutil
 import subprocess
 import typing as t
 
-NOT_RUN = "not run: chromium is not here (apt-get install chromium)"
+NOT_RUN = "not run: there is no Chromium here (apt-get install chromium)"
+PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -60,7 +61,13 @@ window.addEventListener('load', () => {
 
 def can_run() -> bool:
     """Whether the browser is here."""
-    return shutil.which("chromium") is not None
+    return PROGRAM is not None
+
+
+def run(folder: pathlib.Path, *words: str) -> str:
+    """Start the browser with a profile in this folder; return what it prints."""
+    command = [str(PROGRAM), *FLAGS, f"--user-data-dir={folder / 'profile'}", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
 
 def _frame(name: str, page: str, width: int, scheme: str, height: int) -> str:
@@ -73,9 +80,7 @@ def _frame(name: str, page: str, width: int, scheme: str, height: int) -> str:
 
 def _started(folder: pathlib.Path, text: str, *words: str) -> str:
     (folder / "all.html").write_text(f"<!doctype html><meta charset=utf-8><body style='margin:0'>{text}", "utf-8")
-    profile = f"--user-data-dir={folder / 'profile'}"
-    command = ["chromium", *FLAGS, profile, *words, (folder / "all.html").resolve().as_uri()]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+    return run(folder, *words, (folder / "all.html").resolve().as_uri())
 
 
 def measured(folder: pathlib.Path, pages: t.Mapping[str, str], widths: t.Sequence[int]) -> dict[str, list[str]]:

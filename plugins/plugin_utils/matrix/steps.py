@@ -11,14 +11,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import pathlib
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import time
 import typing as t
 from dataclasses import dataclass
 
@@ -26,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import fr
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import metrics
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case, Matrix
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
@@ -35,11 +31,8 @@ BEFORE = "before.json"
 _FATAL = re.compile(r"^fatal: \[([^\]\s]+)[^\]]*\]: (FAILED|UNREACHABLE)! => (\{.*\})$", re.MULTILINE)
 _LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # kube_wait's message for a timeout
 _LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # the role's message for hosts that Ansible has dropped
-_END_S = 20.0
 _DAY_S = 86400.0
 _SEEDS_APART = 100_000  # a request's seed is its workload's plus its number: keeps the seeds of two repeats apart
-# Options of ansible-playbook that apply only to the matrix's own run.
-_OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--list-hosts", "--syntax-check"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +68,6 @@ class Ran:
         )
 
 
-def options_of(argv: t.Sequence[str], playbooks: t.Container[str]) -> list[str]:
-    """Return the owner's ansible-playbook options for further playbooks, without those that apply only to the matrix's own run."""
-    return [word for word in argv[1:] if word not in _OWN and word not in playbooks]
-
-
 @dataclass(frozen=True, slots=True)
 class Playbooks:
     """options: of ansible-playbook (inventory, limit, variables); lock: the journal's, which a step holds while it runs.
@@ -95,7 +83,7 @@ class Playbooks:
     platform: t.Mapping[str, str]
     lock: int
     engines: t.Mapping[str, Plain]
-    program: t.Sequence[str] = (sys.executable, "-m", "ansible", "playbook")
+    program: t.Sequence[str] = children.PROGRAM
 
     def play(self, name: str, folder: pathlib.Path, log: str, variables: Plain, limit_s: float = _DAY_S) -> Ran:
         """Run a playbook of the collection; its output goes to a compressed file in the folder."""
@@ -103,29 +91,16 @@ class Playbooks:
         given, printed = folder / f"{log}.vars.json", folder / f"{log}.log"
         given.write_text(json.dumps(variables, indent=2), encoding="utf-8")
         command = [*self.program, *self.options, "-e", f"@{given}", f"dgxspark.cluster.{name}"]
-        env = {
-            **os.environ,
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_FORCE_COLOR": "0",
-            # Keeps a result on one line of JSON at any verbosity, for `_FATAL`.
+        # Keeps a result on one line of JSON at any verbosity, for `_FATAL`.
+        form = {
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
             "ANSIBLE_CALLBACK_FORMAT_PRETTY": "0",
         }
-        env |= {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", "ANSIBLE_LOG_PATH": ""}
-        with printed.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=env,
-                start_new_session=True,
-                pass_fds=(self.lock,),
-            )
-            late = _ended(process, limit_s)
+        status, late = children.run(command, printed, limit_s, form, self.lock)
         text = printed.read_text(encoding="utf-8", errors="replace")
         _compress(printed)
-        return Ran(process.returncode, text, late)
+        return Ran(status, text, late)
 
     def save(self) -> Step:
         """Save what serves now."""
@@ -254,20 +229,3 @@ def _compress(path: pathlib.Path) -> None:
     with path.open("rb") as plain, gzip.open(f"{path}.gz", "wb") as packed:
         shutil.copyfileobj(plain, packed)
     path.unlink()
-
-
-def _ended(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Wait for a playbook; on timeout, stop it with the signal on which Ansible also stops its workers."""
-    until = time.monotonic() + limit_s
-    while process.poll() is None and time.monotonic() < until:
-        time.sleep(0.2)
-    if process.poll() is not None:
-        return False
-    for number in (signal.SIGINT, signal.SIGKILL):
-        process.send_signal(number)
-        try:
-            process.wait(_END_S)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    return True

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import JSON_MOST
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
 
 from ..profile.model_files import CONFIG, QUANT, read_json
 
@@ -155,6 +154,9 @@ def hub(model: str, revision: str | None = None, where: Hub | None = None, names
 
     The list of tensors is fetched only if no other file says how they are stored, or if `names` are all files.
     """
+    # Its library takes longer to import than all of the planner, and few plans ask the hub.
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client
+
     where = where or Hub()
     if not is_on_hub(model):
         raise CollectionError(f"model: {model!r} is neither an existing folder nor a name on the hub (org/name).")

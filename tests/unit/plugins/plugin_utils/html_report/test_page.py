@@ -7,8 +7,6 @@ import html.parser
 import json
 import pathlib
 import re
-import shutil
-import subprocess
 import typing as t
 
 import pytest
@@ -21,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import set
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import matrices, open_reasons, page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.picture import picture
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.plot import groups, plot
+from ansible_collections.dgxspark.cluster.tests.support import browser
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make
 from ansible_collections.dgxspark.cluster.tests.unit.reports import GIB, curve, everything, report_of, samples
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster, Plain
@@ -273,18 +272,6 @@ def test_the_filter_returns_the_page() -> None:
 
 # --- in a browser -------------------------------------------------------------------------------------------------------
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-]
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 # Reports the widest element, and what is cut off, once the page has loaded.
 MEASURE = """<script>addEventListener("load", () => {
@@ -304,18 +291,7 @@ FRAMES = """<!doctype html><title>{}</title><script>const found = {}; onmessage 
   found[e.data.name] = e.data; document.title = JSON.stringify(found); };</script>"""
 FRAME = '<iframe src="%s?%s" style="border:0;width:%dpx;height:2000px"></iframe>'
 
-browser = pytest.mark.skipif(CHROMIUM is None, reason="not run: there is no Chromium here")
-
-
-def chromium(folder: pathlib.Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [str(CHROMIUM), *FLAGS, f"--user-data-dir={folder / 'profile'}", *arguments],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return done.stdout
+in_browser = pytest.mark.skipif(not browser.can_run(), reason=browser.NOT_RUN)
 
 
 @pytest.fixture(scope="module")
@@ -331,13 +307,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plain]:
             frames += FRAME % (f"{number}.html", f"{number}-{width}", width)
     (folder / "frames.html").write_text(frames, encoding="utf-8")
     place = (folder / "frames.html").as_uri()
-    dom = chromium(folder, "--window-size=1400,2100", "--virtual-time-budget=20000", "--dump-dom", place)
+    dom = browser.run(folder, "--window-size=1400,2100", "--virtual-time-budget=20000", "--dump-dom", place)
     title = re.search(r"<title>(.*?)</title>", dom, re.DOTALL)
     assert title
     return t.cast(dict[str, Plain], json.loads(html.unescape(title[1])))
 
 
-@browser
+@in_browser
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_nothing_is_too_wide_too_small_or_cut_off(measured: dict[str, Plain], name: str, width: int) -> None:
@@ -351,21 +327,21 @@ def test_nothing_is_too_wide_too_small_or_cut_off(measured: dict[str, Plain], na
     assert found["shown"] >= 1
 
 
-@browser
+@in_browser
 def test_the_page_as_it_is_lets_no_script_run(tmp_path: pathlib.Path) -> None:
     source = page(SAMPLES["passed"]).replace("</body>", MEASURE + "</body>")
     (tmp_path / "page.html").write_text(source, encoding="utf-8")
-    dom = chromium(tmp_path, "--window-size=390,2000", "--dump-dom", (tmp_path / "page.html").as_uri())
+    dom = browser.run(tmp_path, "--window-size=390,2000", "--dump-dom", (tmp_path / "page.html").as_uri())
     assert "<title>Passed: fabric report, 2026-11-21</title>" in dom
 
 
-@browser
+@in_browser
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_can_be_drawn_in_both_schemes(tmp_path: pathlib.Path, scheme: str, width: int) -> None:
     (tmp_path / "page.html").write_text(page(SAMPLES["failed"]), encoding="utf-8")
     shot = tmp_path / "shot.png"
-    chromium(
+    browser.run(
         tmp_path,
         f"--window-size={width},2400",
         f"--blink-settings=preferredColorScheme={int(scheme == 'light')}",

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import questions, workload_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, steps
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks, Ran
@@ -31,7 +31,7 @@ def test_the_owners_options_go_on_without_the_playbook_and_check_mode() -> None:
         "--check",
         "-v",
     ]
-    assert steps.options_of(argv, ("playbooks/matrix.yml",)) == [
+    assert children.options_of(argv, ("playbooks/matrix.yml",)) == [
         "-i",
         "hosts.yml",
         "-l",
@@ -122,7 +122,7 @@ def test_a_repeat_has_prompts_of_its_own(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_a_step_that_does_not_end_is_ended(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, deaf: bool) -> None:
-    monkeypatch.setattr(steps, "_END_S", 1.0)
+    monkeypatch.setattr(children, "_END_S", 1.0)
     ignore = "signal.signal(signal.SIGINT, signal.SIG_IGN);" if deaf else ""
     ran = played(tmp_path, f"import signal, time; {ignore} print('up', flush=True); time.sleep(60)", 1.5)
     assert ran.timed_out
