@@ -52,6 +52,18 @@ class Found:
     cni: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What is decided upon. hosts: of this run, as planned; sparks: their Nodes; paths: the nodes' folders, by what they hold."""
+
+    chosen: parts_of.Platform
+    hosts: t.Mapping[str, PlannedHost]
+    sparks: t.Mapping[str, Object]
+    there: t.Sequence[Object]
+    known: Object
+    paths: t.Mapping[str, str]
+
+
 def ours(each: Object) -> bool:
     """Whether an object has our label."""
     return (each["metadata"].get("labels") or {}).get(MANAGED_BY_LABEL) == MANAGER
@@ -88,11 +100,11 @@ def find(
     sparks = _sparks(chosen, hosts, there)
     found = Found()
     _folders(chosen, sparks, known, found)
-    paths = parts_of.folders(chosen, known) | found.cni
+    seen = _Seen(chosen, hosts, sparks, there, known, parts_of.folders(chosen, known) | found.cni)
     for part in DAEMONS:
         if wanted[part] == "present":
-            _daemon(part, chosen, sparks, there, known, paths, hosts, found)
-    _cluster(chosen, wanted, hosts, sparks, there, found)
+            _daemon(part, seen, found)
+    _cluster(seen, wanted, found)
     return found
 
 
@@ -213,45 +225,36 @@ def _folders(chosen: parts_of.Platform, sparks: t.Mapping[str, Object], known: O
         }
 
 
-def _daemon(
-    part: str,
-    chosen: parts_of.Platform,
-    sparks: t.Mapping[str, Object],
-    there: t.Sequence[Object],
-    known: Object,
-    paths: t.Mapping[str, str],
-    hosts: t.Mapping[str, PlannedHost],
-    found: Found,
-) -> None:
+def _daemon(part: str, seen: _Seen, found: Found) -> None:
     """Decide about one part."""
-    for each in daemons(part, there, known):
-        covered = [host for host, node in sparks.items() if covers(each, node)]
+    for each in daemons(part, seen.there, seen.known):
+        covered = [host for host, node in seen.sparks.items() if covers(each, node)]
         if not covered:
             continue
         what = f"{SAID[part]} of others ({title(each)})"
         own = [
             title(one)
-            for one in there
+            for one in seen.there
             if one.get("kind") == "DaemonSet" and ours(one) and one["metadata"]["name"] in OURS[part]
         ]
-        if part == "sriov_device_plugin" and chosen.parts.get(part) == "present":
+        if part == "sriov_device_plugin" and seen.chosen.parts.get(part) == "present":
             continue  # the owner's word that its pools leave our VFs out
         if own:
             found.refused.append(
                 f"{what} runs on the Sparks, and so does ours ({own[0]}): two would get in each other's way. Remove one; ours goes "
                 f"with k8s_platform_parts.{part}: absent."
             )
-        elif len(covered) < len(sparks):
+        elif len(covered) < len(seen.sparks):
             found.refused.append(
-                f"{what} runs on {', '.join(covered)} but not on {', '.join(sorted(set(sparks) - set(covered)))}: ours would run on all "
+                f"{what} runs on {', '.join(covered)} but not on {', '.join(sorted(set(seen.sparks) - set(covered)))}: ours would run on all "
                 "of them. Have it select all Sparks or none of them."
             )
-        elif chosen.parts.get(part) == "present":
+        elif seen.chosen.parts.get(part) == "present":
             found.refused.append(
                 f"{what} runs on the Sparks: a second one would get in its way. Leave k8s_platform_parts.{part} out to use it."
             )
         else:
-            faults = _faults(part, each, chosen, sparks, there, known, paths, hosts)
+            faults = _faults(part, each, seen)
             if faults:
                 found.refused.append(
                     f"{what} runs on the Sparks, but ranks cannot use it: {'; '.join(faults)}. Change it, or keep it off the Sparks; "
@@ -268,30 +271,21 @@ OURS = {
 }
 
 
-def _faults(
-    part: str,
-    daemon: Object,
-    chosen: parts_of.Platform,
-    sparks: t.Mapping[str, Object],
-    there: t.Sequence[Object],
-    known: Object,
-    paths: t.Mapping[str, str],
-    hosts: t.Mapping[str, PlannedHost],
-) -> list[str]:
+def _faults(part: str, daemon: Object, seen: _Seen) -> list[str]:
     """Return why ranks cannot use it."""
     if part == "multus":
-        return _multus_faults(daemon, there, known, paths)
+        return _multus_faults(daemon, seen)
     made = []
-    for host, node in sparks.items():
+    for host, node in seen.sparks.items():
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         if part == "nvidia_device_plugin":
-            wanted = {GPU: chosen.gpu_shares}
+            wanted = {GPU: seen.chosen.gpu_shares}
         else:
             wanted = {
                 networks.resource(networks.vf_name(function, vf)): 1
-                for function in (hosts[host].functions if host in hosts else ())
+                for function in (seen.hosts[host].functions if host in seen.hosts else ())
                 for vf in function.vfs
-                if chosen.vf_indexes is None or vf.index in chosen.vf_indexes
+                if seen.chosen.vf_indexes is None or vf.index in seen.chosen.vf_indexes
             }
         lacking = sorted(name for name, least in wanted.items() if _count(allocatable.get(name)) < least)
         if lacking:
@@ -306,9 +300,9 @@ def _count(value: t.Any) -> int:
     return int(text) if re.fullmatch(r"\d{1,9}", text) else 0
 
 
-def _multus_faults(daemon: Object, there: t.Sequence[Object], known: Object, paths: t.Mapping[str, str]) -> list[str]:
+def _multus_faults(daemon: Object, seen: _Seen) -> list[str]:
     made = []
-    least = str(known["multus"]["others"]["least"])
+    least = str(seen.known["multus"]["others"]["least"])
     for image in _images(daemon):
         tag = re.search(r":v?(\d{1,4})\.(\d{1,4})", image.partition("@")[0])
         if tag and (int(tag[1]), int(tag[2])) < tuple(map(int, least.split("."))):
@@ -317,15 +311,15 @@ def _multus_faults(daemon: Object, there: t.Sequence[Object], known: Object, pat
             )
     volumes = daemon["spec"]["template"]["spec"].get("volumes") or ()
     mounted = {str((volume.get("hostPath") or {}).get("path") or "").rstrip("/") for volume in volumes} - {""}
-    if paths["cni_conf"].rstrip("/") not in mounted:
-        made.append(f"it does not write to {paths['cni_conf']}, where the Sparks' runtime looks for networks")
-    folder = paths["cni_bin"].rstrip("/")
+    if seen.paths["cni_conf"].rstrip("/") not in mounted:
+        made.append(f"it does not write to {seen.paths['cni_conf']}, where the Sparks' runtime looks for networks")
+    folder = seen.paths["cni_bin"].rstrip("/")
     if not any(f"{folder}/".startswith(f"{path}/") for path in mounted):
         made.append(f"it does not see {folder}, where the Sparks' plugins are")
     definition = next(
         (
             each
-            for each in there
+            for each in seen.there
             if each["kind"] == "CustomResourceDefinition" and each["metadata"]["name"] == multus.CRD
         ),
         None,
@@ -335,18 +329,11 @@ def _multus_faults(daemon: Object, there: t.Sequence[Object], known: Object, pat
     return made
 
 
-def _cluster(
-    chosen: parts_of.Platform,
-    wanted: t.Mapping[str, str],
-    hosts: t.Mapping[str, PlannedHost],
-    sparks: t.Mapping[str, Object],
-    there: t.Sequence[Object],
-    found: Found,
-) -> None:
+def _cluster(seen: _Seen, wanted: t.Mapping[str, str], found: Found) -> None:
     """Look at what is no part: the pods' network, the kind of attachments, the namespace, runtimes."""
     present = {part for part, state in wanted.items() if state == "present"}
     if "multus" in present:
-        for each in there:
+        for each in seen.there:
             exclusive = (each.get("data") or {}).get("cni-exclusive") if each["kind"] == "ConfigMap" else None
             if each["metadata"]["name"] == "cilium-config" and str(exclusive).lower() == "true":
                 found.refused.append(
@@ -364,25 +351,27 @@ def _cluster(
     if "networks" in present:
         addresses = [
             (host.name, ip.address(vf.address))
-            for host in hosts.values()
+            for host in seen.hosts.values()
             for function in host.functions
             for vf in function.vfs
         ]
-        taken = [(name, pods, host) for name, pods in _pods(there) for host, address in addresses if address in pods]
+        taken = [
+            (name, pods, host) for name, pods in _pods(seen.there) for host, address in addresses if address in pods
+        ]
         for name, pods, host in taken[:1]:
             found.refused.append(
                 f"The pods of node {name} have {pods}, and VFs of {host} have addresses in it. Give the fabric another address_pool "
                 "(dgxspark_fabric)."
             )
-    for each in there:
+    for each in seen.there:
         level = (each["metadata"].get("labels") or {}).get(POLICY) if each["kind"] == "Namespace" else None
-        if each["metadata"]["name"] == chosen.namespace and level in ("baseline", "restricted"):
+        if each["metadata"]["name"] == seen.chosen.namespace and level in ("baseline", "restricted"):
             found.refused.append(
-                f"Namespace {chosen.namespace} enforces Pod Security {level}, and ranks mount folders of their node. Name another "
+                f"Namespace {seen.chosen.namespace} enforces Pod Security {level}, and ranks mount folders of their node. Name another "
                 "namespace (k8s_dgx_namespace), or have it enforce privileged."
             )
     if "runtime_class" in present:
-        for host, node in sparks.items():
+        for host, node in seen.sparks.items():
             handlers = [one.get("name") for one in (node.get("status") or {}).get("runtimeHandlers") or ()]
             if handlers and "nvidia" not in handlers:
                 found.refused.append(
