@@ -33,7 +33,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan im
     occupied,
     refuse,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import masked, winners
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import masked, narrowing, winners
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_wait import Waited, settle
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
@@ -134,6 +134,7 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
     if images:
         _validate(host, run, scratch)
     if request.content is not None:
+        refuse(narrowing(request.devices, host.root))
         links = _links(run, sysfs)
         live = live_changes(request.devices, links)
         if live and not images:  # applying the same files again would take minutes and change nothing

@@ -24,6 +24,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Cha
 NETWORKD, MANAGER = "systemd-networkd.service", "NetworkManager.service"
 _MADE_BY_NETPLAN = "/run/systemd/network/10-netplan-"
 _DROPS = ("/etc/systemd/network", "/run/systemd/network")
+_OURS = "10-netplan-dgx-*.network.d/*.conf"
+_MTU = re.compile(r"^\s*MTUBytes\s*=\s*(\d+[KMG]?)\s*$", re.MULTILINE)
+_DROP_IN_MOST = 65536  # bytes of a drop-in that are read
 _RULES = ("/etc/udev/rules.d", "/run/udev/rules.d")
 _FIELD = re.compile(r"^\s*(Network File|Link File):\s*(\S.*?)\s*$", re.MULTILINE)
 _NAMES = re.compile(r"\bNAME:?=\"")
@@ -149,6 +152,31 @@ def _drop_ins(network: str | None, system_root: str) -> list[str]:
     return [
         f"{place}/{file.name}" for place in places for file in sorted(pathlib.Path(system_root + place).glob("*.conf"))
     ]
+
+
+def narrowing(devices: t.Sequence[netplan.Device], system_root: str = "") -> list[Finding]:
+    """Return a finding for each owner's drop-in that gives interfaces of the fabric another MTU whenever networkd configures them.
+
+    Role sriov_roce sets the MTU, too, so that nothing is lacking until then.
+    """
+    planned = {str(device.mtu) for device in devices if device.mtu is not None}
+    findings = []
+    for folder in _DROPS:
+        for file in sorted(pathlib.Path(system_root + folder).glob(_OURS)):
+            try:
+                text = file.read_bytes()[:_DROP_IN_MOST].decode("utf-8", "replace")
+            except OSError:
+                continue
+            others = [value for value in _MTU.findall(text) if value not in planned]
+            if others:
+                path = f"{folder}/{file.parent.name}/{file.name}"
+                message = (
+                    f"its line MTUBytes={others[-1]} takes precedence over netplan's file: the planned MTU would hold only until "
+                    "the interface is configured again, as at the next boot."
+                )
+                remedy = "Remove that line, `networkctl reload`, then run again."
+                findings.append(Finding("netplan.outranked", "error", path, message, remedy))
+    return findings
 
 
 def _namer(files: Used, system_root: str) -> str:

@@ -68,12 +68,23 @@ def mtu(evidence: Evidence) -> list[Result]:
     return _directed(evidence, "ping", _mtu)
 
 
+_MAKE = "Run site.yml --tags fabric."
 _SEND_ERRORS = {
-    "no address": ("mtu.no-address", "it does not have its address {address}"),
-    "no device": ("mtu.no-device", "its netdev is gone"),
-    "no route": ("mtu.no-route", "it has no route to {peer_address}"),
-    "down": ("mtu.down", "its link is down"),
-    "not permitted": ("mtu.refused", "its own firewall refuses to send"),
+    "no address": ("mtu.no-address", "it does not have its address {address}", _MAKE),
+    "no device": ("mtu.no-device", "its netdev is gone", _MAKE),
+    # The interface has its address and its MTU, so that site.yml has nothing to do.
+    "no route": (
+        "mtu.no-route",
+        "it has no route to {peer_address}",
+        "On {host}, `ip rule` and `ip route get {peer_address}` show what leads elsewhere. A route that is merely gone comes back with "
+        "`networkctl reconfigure {netdev}` (with NetworkManager: `nmcli device reapply {netdev}`).",
+    ),
+    "down": ("mtu.down", "its link is down", _MAKE),
+    "not permitted": (
+        "mtu.refused",
+        "its own firewall refuses to send",
+        "On {host}, look at `nft list ruleset` (ufw, iptables), and allow it between the fabric's addresses.",
+    ),
 }
 
 
@@ -87,10 +98,11 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
         )
     if small != "ok":
         if small in _SEND_ERRORS:
-            cause, why = _SEND_ERRORS[small]
-            why = why.format(address=end.vf.address, peer_address=peer.vf.address)
+            cause, *texts = _SEND_ERRORS[small]
+            known = {"address": end.vf.address, "peer_address": peer.vf.address, "host": end.host}
+            why, remedy = (text.format(netdev=netdev_of(evidence, end), **known) for text in texts)
             message = f"{end} cannot send to {peer}: {why}."
-            return _failed(subject, (end, peer), cause, message, "Run site.yml --tags fabric.", end.place)
+            return _failed(subject, (end, peer), cause, message, remedy, end.place)
         message = f"{end} cannot reach {peer} ({peer.vf.address}), not even with a small packet ({small})."
         heard = evidence.answers.get(("arp", end.host, netdev_of(evidence, end), peer.vf.address)) or {}
         remedy = f"See the link and ARP steps; then {_between(evidence)}."

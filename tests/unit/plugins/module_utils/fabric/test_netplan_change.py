@@ -473,6 +473,19 @@ def test_a_drop_in_beside_netplan_s_own_file_is_named(host: FakeHost) -> None:
         confirm(host, asked)
 
 
+def test_a_drop_in_with_another_mtu_is_refused_although_nothing_is_lacking_yet(host: FakeHost) -> None:
+    """Role sriov_roce has just set the MTU; networkd would set the drop-in's at the next boot."""
+    make(host)
+    drop = "/etc/systemd/network/10-netplan-dgx-p0f0v0.network.d/mine.conf"
+    put(host.node.root, drop, "# MTUBytes=1400\n[Link]\nMTUBytes = 1500\n")
+    for check_mode in (True, False):
+        with pytest.raises(CollectionError, match=rf"{drop}.*MTUBytes=1500.*`networkctl reload`"):
+            begin(host, request(transaction="t2"), check_mode=check_mode)
+    for well in ("[Link]\nMTUBytes=9000\n", "[Network]\nLLDP=yes\n", "[Link]\n#MTUBytes=1500\n"):
+        put(host.node.root, drop, well)
+        assert begin(host, request(transaction="t3")).state == "unchanged"
+
+
 def test_a_name_that_netplan_does_not_mean_is_named_with_what_may_have_given_it(host: FakeHost) -> None:
     asked = request()
     begin(host, asked)

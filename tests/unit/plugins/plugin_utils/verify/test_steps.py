@@ -168,6 +168,23 @@ def test_dropped_icmp_is_told_from_a_peer_that_is_not_there(answers: bool) -> No
     assert ("ARP step" in found["remedy"]) is not answers
 
 
+@pytest.mark.parametrize(
+    ("said", "cause", "words"),
+    [
+        ("not permitted", "mtu.refused", "nft list ruleset"),
+        ("no route", "mtu.no-route", "networkctl reconfigure enp1s0f0v0"),
+    ],
+)
+def test_what_site_yml_does_not_mend_is_not_left_to_it(said: str, cause: str, words: str) -> None:
+    """A firewall, or a route: the interface has its address and its MTU, so that site.yml has nothing to do."""
+    cluster = Cluster(2)
+    cluster.ping["spark1", "10.100.0.2"] = {"small": said, "large": "not sent"}
+    (found,) = failed(cluster.outcome(), "mtu")
+    assert found["cause"] == cause
+    assert words in found["remedy"] and "site.yml" not in found["remedy"]
+    assert found["remedy"].startswith("On spark1, ")
+
+
 # --- ARP ------------------------------------------------------------------------------------------------------------
 
 
