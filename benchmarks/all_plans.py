@@ -27,12 +27,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (  # noqa: E402
     SHAPES,
     find_profile,
-    launch_plan,
     load_tables,
-    memory_plan,
     read_recipe,
     recommend,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan, memory_plan  # noqa: E402
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import fabric  # noqa: E402
 
 Plain = dict[str, t.Any]

@@ -28,7 +28,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import explained as explained_nccl  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, read_recipe  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_recipe  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan  # noqa: E402
 
 
 def explained(path: pathlib.Path, table: signatures.Table) -> list[str]:

@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan  # noqa: E402
 
 CALLS = 10_000
 PART = 400  # each part has every variant equally often

@@ -22,9 +22,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, load_tables, read_recipe  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import load_tables, read_recipe  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.recipes import recipe_flags, recipe_formats  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import read_layer  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan  # noqa: E402
 
 KINDS = (".yaml", ".yml", ".sh", ".txt")
 

@@ -28,7 +28,8 @@ runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, resolve_profile  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan, rules, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import rules, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches  # noqa: E402
 
 Plain = dict[str, t.Any]

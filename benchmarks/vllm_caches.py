@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan  # noqa: E402
 
 Row = dict[str, t.Any]
 ROWS = ROOT / "benchmarks" / "published_caches.yml"

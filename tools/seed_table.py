@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import argv_builder, launch_plan  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import argv_builder  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan  # noqa: E402
 
 Plain = dict[str, t.Any]
 GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_seeds.rst"

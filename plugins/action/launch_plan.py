@@ -14,10 +14,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
     find_model_files,
     find_profile,
     given_model_files,
-    launch_plan,
     recommend,
     serving_table,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 
 class ActionModule(ControllerAction):

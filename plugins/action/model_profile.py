@@ -11,11 +11,11 @@ from ansible_collections.dgxspark.cluster.plugins.modules.model_profile import A
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
     ProfileRequest,
-    new_profile,
     profile_text,
     read_model,
     serving_table,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import new_profile
 
 
 class ActionModule(ControllerAction):

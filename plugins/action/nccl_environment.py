@@ -9,7 +9,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.modules.nccl_environment import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import options
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import nccl_environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.environment import nccl_environment
 
 
 class ActionModule(ControllerAction):

@@ -45,4 +45,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"launch_plan": as_filter("launch_plan", "planner.api:launch_plan")}
+        return {"launch_plan": as_filter("launch_plan", "serving.plan:launch_plan")}

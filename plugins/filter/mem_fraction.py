@@ -44,4 +44,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"mem_fraction": as_filter("mem_fraction", "planner.api:memory_plan")}
+        return {"mem_fraction": as_filter("mem_fraction", "serving.plan:memory_plan")}

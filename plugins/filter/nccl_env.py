@@ -67,4 +67,4 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.filters import as
 
 class FilterModule:
     def filters(self) -> dict[str, t.Any]:
-        return {"nccl_env": as_filter("nccl_env", "planner.api:nccl_environment")}
+        return {"nccl_env": as_filter("nccl_env", "serving.environment:nccl_environment")}

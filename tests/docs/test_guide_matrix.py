@@ -16,7 +16,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import guide, matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, Owner, can_run
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
 from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path

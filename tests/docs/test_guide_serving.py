@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import ELSEWHERE, launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import ELSEWHERE
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import guide
 
 GUIDE = (guide.GUIDES / "guide_serving.rst").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment import Options, environment
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.support.cabled import cabled
 from ansible_collections.dgxspark.cluster.tests.unit import guide
 

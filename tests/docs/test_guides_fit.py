@@ -9,7 +9,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import guide, kube_inputs
 
 PROFILES = knowledge.shared("profile")

@@ -12,7 +12,8 @@ import urllib.request
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, read_model_files
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_model_files
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.engines.boxed import Boxed, until, wire
 from ansible_collections.dgxspark.cluster.tests.engines.planned import lay_into_hub_cache
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED, fabric, names

@@ -7,7 +7,7 @@ import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.engines.kubelet import Pod
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED

@@ -13,13 +13,10 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
-    launch_plan,
-    read_model_files,
-    resolve_profile,
-)
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_model_files, resolve_profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import gpu_bytes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.model_files import laid_on
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.engines import planned, served
 
 pytestmark = pytest.mark.long

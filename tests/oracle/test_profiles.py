@@ -22,11 +22,11 @@ from planned import UNKNOWN, planned
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import (
     find_profile,
-    launch_plan,
     load_tables,
     resolve_profile,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 # How a stock release refuses a launch that its profile's image can do: (profile, versions, the engine's words, why).

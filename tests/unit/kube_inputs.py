@@ -10,7 +10,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import make, names, node
 
 Plain = dict[str, t.Any]

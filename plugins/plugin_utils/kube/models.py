@@ -26,7 +26,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import netwo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import NAME_MOST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import GPU, HOSTNAME, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import gib_by_host, launch_plan, recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.nodes import gib as gib_by_host
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 State = t.Literal["fits", "does not fit", "not known"]
 STEP_GIB = 0.1  # resolution of the missing memory

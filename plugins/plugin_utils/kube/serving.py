@@ -40,7 +40,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     settings,
     thing,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import Instance, refuse_secrets_in_command
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import refuse_secrets_in_command
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.instance import Instance
 
 NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into a label
 BEAT_S = 2

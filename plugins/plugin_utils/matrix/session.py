@@ -23,7 +23,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 Plain = dict[str, t.Any]
 PAGE, LOG, SAID = "matrix.html", "matrix.md", "progress.log"

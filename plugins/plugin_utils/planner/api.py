@@ -5,7 +5,8 @@
 
 Plans: `launch_plan` judges a profile and makes its ranks, `recommend` finds the best measured configuration for a traffic
 shape, `memory_plan` and `draft_tokens` answer one question each, `serving_table` is a plan's text, `argv_builder` makes its
-command lines, `nccl_environment` its ranks' variables.
+command lines. What knows a cluster gives the planner a `Cluster`, which says what its machines have free and how ranks find each
+other; for an owner's own that is plugin_utils/serving, where playbooks and filters plan.
 Profiles: `find_profile` reads one, `resolve_profile` lays overrides on it, `read_model` and `new_profile` make one of a
 model's own files, `find_model_files` looks for them, `catalogue` plans all.
 Recipes: `read_recipe` makes a profile of another tool's file. Measured rows: `evidence_export`.
@@ -25,38 +26,50 @@ from .authoring.model_auto import look as find_model_files
 from .authoring.model_auto import wanted as model_files_wanted
 from .authoring.model_source import Hub, Source
 from .authoring.model_source import read as read_model
+from .authoring.new_profile import ClusterSize, new_profile
+from .authoring.new_profile import Made as NewProfile
 from .authoring.new_profile import Wanted as ProfileRequest
-from .authoring.new_profile import new_profile
 from .inspection.engine_table import entry as engine_entry
 from .inspection.inspected import document as read_image_report
 from .inspection.inspected import entries as image_entries
 from .inspection.inspected import told as image_summary
+from .judgement.cluster import ANYWHERE, Cluster, Machines, Start
 from .judgement.evidence import MIXED, NOISE, SHAPES
-from .judgement.launch import Instance
-from .judgement.nodes import gib as gib_by_host
 from .judgement.patches import load_patches
-from .judgement.plan import draft_tokens, evidence_export, launch_plan, recommend
-from .judgement.plan import mem_fraction as memory_plan
-from .judgement.ranks_environment import nccl_env as nccl_environment
+from .judgement.plan import (
+    Request,
+    draft_tokens,
+    evidence_export,
+    launch_plan,
+    memory_plan,
+    plan_of,
+    recommend,
+    request,
+)
 from .judgement.table import serving_table
 from .model.estimate import LEVELS as ESTIMATE_LEVELS
 from .model.estimate import promise as promised_speed
+from .model.memory import Free
 from .profile import profile_text
+from .profile.fewer import too_few_nodes
 from .profile.model_files import given as given_model_files
 from .profile.model_files import read as read_model_files
 from .profile.profile import KIND as PROFILE_KIND
+from .profile.profile import Profile
 from .profile.profile import extended as extended_profile
 from .profile.profile import find as find_profile
 from .profile.profile import resolve as resolve_profile
 from .recipes.recipe import profile_of as profile_of_recipe
 from .recipes.recipe import read as read_recipe
 from .vocabulary.arguments import build_argv
+from .vocabulary.builder import BuildArgv
 from .vocabulary.builder import builder as argv_builder
 from .vocabulary.flag_table import Parser as FlagTable
 from .vocabulary.kept_secrets import of_command as refuse_secrets_in_command
 from .vocabulary.settings import ELSEWHERE, load_tables
 
 __all__ = [
+    "ANYWHERE",
     "AUTO",
     "CATALOGUE_LEVELS",
     "CATALOGUE_SORTS",
@@ -66,14 +79,22 @@ __all__ = [
     "NOISE",
     "PROFILE_KIND",
     "SHAPES",
+    "BuildArgv",
     "Catalogue",
     "Choice",
+    "Cluster",
+    "ClusterSize",
     "FlagTable",
+    "Free",
     "Hub",
-    "Instance",
+    "Machines",
+    "NewProfile",
     "Places",
+    "Profile",
     "ProfileRequest",
+    "Request",
     "Source",
+    "Start",
     "argv_builder",
     "build_argv",
     "catalogue",
@@ -84,7 +105,6 @@ __all__ = [
     "extended_profile",
     "find_model_files",
     "find_profile",
-    "gib_by_host",
     "given_model_files",
     "image_entries",
     "image_summary",
@@ -93,8 +113,8 @@ __all__ = [
     "load_tables",
     "memory_plan",
     "model_files_wanted",
-    "nccl_environment",
     "new_profile",
+    "plan_of",
     "profile_of_recipe",
     "profile_text",
     "promised_speed",
@@ -104,6 +124,8 @@ __all__ = [
     "read_recipe",
     "recommend",
     "refuse_secrets_in_command",
+    "request",
     "resolve_profile",
     "serving_table",
+    "too_few_nodes",
 ]

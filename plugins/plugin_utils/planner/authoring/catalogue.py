@@ -132,7 +132,7 @@ def of_profile(name: str, sparks: int, dirs: t.Sequence[str] = ()) -> t.Iterator
             if chosen.nodes > sparks:
                 yield _choice(chosen, variant, {}, "does not fit", (f"needs {chosen.nodes} Sparks",))
             else:
-                yield _judged(chosen, variant, launch_plan(name, {}, overrides, dirs), dirs)
+                yield _judged(chosen, variant, launch_plan(name, overrides, dirs), dirs)
         except CollectionError as exc:
             model = str(entry.get("model", name))
             yield Choice(

@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
 
-from ..judgement import plan, rules
+from ..judgement import rules
 from ..model import checkpoint
 from ..model.config_facts import model_facts
 from ..model.model import Facts, tensors
@@ -22,6 +22,7 @@ from ..profile.model_files import CONFIG, QUANT
 from .model_source import GENERATION, INDEX, Source
 
 Plain = dict[str, t.Any]
+Plan = t.Callable[[Plain], Plain]  # plans an entry for the owner's cluster
 PARSERS = ("reasoning_parser", "tool_call_parser")
 ENGINES = ("vllm", "sglang")
 _SPREADS = (1, 2, 3, 4, 6, 8)
@@ -42,6 +43,14 @@ class Wanted:
     model: str | None = None
     engine: str | None = None
     nodes: int | None = None
+
+
+@dataclass(frozen=True)
+class ClusterSize:
+    """The owner's cluster as far as a split depends on it; None where nothing is known."""
+
+    hosts: int | None = None
+    free_gib: float | None = None
 
 
 @dataclass
@@ -233,25 +242,21 @@ def _sources(source: Source, found: Plain, engine: str, entry: str | None, kin: 
     return listed
 
 
-def _planned(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> Plain:
-    return plan.launch_plan(entry, cluster, knowledge_dirs=overlays)
-
-
 def _errors(made: Plain) -> list[str]:
     return [each["rule"] for each in made["findings"] if each["severity"] == "error"]
 
 
-def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
+def _fits(entry: Plain, plan: Plan, free_gib: float | None) -> str:
     """Return why a split does not fit; empty if it fits with the model's own context or the shortest useful one."""
     native, weighs = entry.get("facts", {}).get("native_context"), entry.get("checkpoint_gb")
     nodes = entry["parallel"]["nodes"]
     if not native:  # nothing but the size of its files is known
-        free = _FREE * (cluster.get("free_gib") or _FREE_USUAL)
+        free = _FREE * (free_gib or _FREE_USUAL)
         too_large = weighs and weighs * 1e9 / 2**30 / nodes > free
         return f"its files take {weighs / nodes:.0f} GB on each." if too_large else ""
     least, why = min(native, _SHORT), ""
     for settings in ({}, {"context_length": least}):
-        made = _planned({**entry, "settings": {**entry["settings"], **settings}}, cluster, overlays)
+        made = plan({**entry, "settings": {**entry["settings"], **settings}})
         tokens = made["memory"]["kv_tokens"]
         why = next(
             (
@@ -266,18 +271,17 @@ def _fits(entry: Plain, cluster: Plain, overlays: t.Sequence[str]) -> str:
     return why
 
 
-def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str]) -> None:
+def _spread(made: Made, wanted: Wanted, plan: Plan, size: ClusterSize) -> None:
     """Choose the fewest nodes that hold the model and a cache, and plan it there."""
-    hosts = cluster.get("hosts")
-    most = len(hosts) if hosts else max(_SPREADS)
+    most = size.hosts or max(_SPREADS)
     tried = [wanted.nodes] if wanted.nodes else [n for n in _SPREADS if n <= most]
     refused: CollectionError | None = None
     why = ""
     for nodes in tried:
         entry = {**made.profile, "parallel": {"nodes": nodes, "tp": nodes, "pp": 1, "ep": 1}}
         try:
-            why = _fits(entry, cluster, overlays)
-            found = _planned(entry, cluster, overlays)
+            why = _fits(entry, plan, size.free_gib)
+            found = plan(entry)
         except CollectionError as exc:
             refused = exc
             continue
@@ -291,7 +295,7 @@ def _spread(made: Made, wanted: Wanted, cluster: Plain, overlays: t.Sequence[str
         made.open("parallel", f"it does not fit on {'one Spark' if nodes == 1 else f'{nodes} Sparks'}: {why}")
 
 
-def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str]:
+def _ways_out(made: Made, plan: Plan, overlays: t.Sequence[str]) -> list[str]:
     """Apply the fixes that rules give for the plan's errors; return the rules whose fixes were applied."""
     known, followed = knowledge.shared(rules.KIND, overlays), []
     for rule in _errors(made.plan):
@@ -304,7 +308,7 @@ def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str
             settings = {**made.profile["settings"], **own}
             entry = {**made.profile, "settings": {key: value for key, value in settings.items() if value is not None}}
             try:
-                found = _planned(entry, cluster, overlays)
+                found = plan(entry)
             except CollectionError:
                 continue
             if set(_errors(found)) < set(_errors(made.plan)):
@@ -314,7 +318,7 @@ def _ways_out(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> list[str
     return followed
 
 
-def _context(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> None:
+def _context(made: Made, plan: Plan) -> None:
     """Set the context length: the model's own, or what the cache holds."""
     native, memory = made.profile.get("facts", {}).get("native_context"), made.plan["memory"]
     if not native:
@@ -327,7 +331,7 @@ def _context(made: Made, cluster: Plain, overlays: t.Sequence[str]) -> None:
             f"context_length: the cache holds {memory['kv_tokens']} tokens of the model's {native}; more nodes hold more.",
         )
     made.profile["settings"] = {"context_length": length, **made.profile["settings"]}
-    made.plan = _planned(made.profile, cluster, overlays)
+    made.plan = plan(made.profile)
 
 
 def _name(source: Source, wanted: Wanted, made: Made) -> str:
@@ -352,15 +356,15 @@ def _id(model: str, wanted: Wanted) -> str:
 def new_profile(
     source: Source,
     wanted: Wanted,
-    cluster: t.Mapping[str, t.Any] | None = None,
+    plan: Plan,
+    size: ClusterSize,
     overlays: t.Sequence[str] = (),
 ) -> Made:
-    """Build a complete profile from a model's files, and plan it for the owner's cluster (as for `plan.launch_plan`).
+    """Build a complete profile from a model's files, and plan it for the owner's cluster, which `plan` knows.
 
     Raises CollectionError, naming file and key, for invalid files or if no split is possible.
     """
     made = Made({})
-    cluster = dict(cluster or {})
     model = made.profile["model"] = _name(source, wanted, made)
     found = _described(source, made, overlays)
     facts, precision = made.profile.get("facts"), made.profile["precision"]
@@ -402,9 +406,9 @@ def new_profile(
         "source": _sources(source, found, why, entry, kin if settings else None),
     }
     made.profile = body | {"title": model}  # the plan needs one
-    _spread(made, wanted, cluster, overlays)
-    _context(made, cluster, overlays)
-    if followed := _ways_out(made, cluster, overlays):
+    _spread(made, wanted, plan, size)
+    _context(made, plan)
+    if followed := _ways_out(made, plan, overlays):
         made.profile["source"].append(
             {"of": "settings", "from": f"the way out of {', '.join(followed)}", "verified": "inferred"}
         )

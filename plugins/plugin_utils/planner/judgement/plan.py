@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The whole serving plan, for filters, the module and playbooks. Plain values in, plain values out."""
+"""The whole serving plan. Plain values in, plain values out."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     Finding,
-    from_plain,
     worst_first,
 )
 
 from ..model import estimate, speculation
 from ..model.memory import Free, Pools
 from ..model.model import Cut, check_cut
-from ..profile import fewer, model_files
+from ..profile import model_files
 from ..profile.profile import Profile, find, resolve
 from ..vocabulary import kept_secrets
 from ..vocabulary.builder import BuildArgv, builder
 from ..vocabulary.hub_names import is_repository, model_key
-from . import evidence, findings, judged, launch, nodes, ranks_environment, remedies, verdict
+from . import evidence, findings, judged, ranks, remedies, verdict
+from .cluster import ANYWHERE, Cluster, Machines, hosts_of
 from .resolved import Resolved
 
 Plain = dict[str, t.Any]
-_CLUSTER = ("hosts", "nodes", "free_gib", "taken_gib", "platform", "fabric", "nccl")
-_EXTRA = ("accept", "instance")
 
 
 def _dict(value: t.Any) -> Plain:
@@ -89,19 +87,9 @@ def _row_plain(found: evidence.Comparison) -> Plain:
     }
 
 
-def _hosts(cluster: t.Mapping[str, t.Any]) -> list[str]:
-    hosts = cluster.get("hosts") or []
-    if not isinstance(hosts, (list, tuple)) or not all(isinstance(host, str) for host in hosts):
-        raise CollectionError(f"cluster: hosts: a list of names is needed, not {hosts!r}.")
-    return list(hosts)
-
-
-def _free(cluster: t.Mapping[str, t.Any], hosts: t.Sequence[str], known: verdict.Base) -> tuple[Free, nodes.Seen]:
-    """Return the free memory of the rank with the least, and what the nodes reported: the owner's figures take precedence."""
-    given = nodes.gib(cluster, "free_gib", hosts)
-    usual = Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
-    seen = nodes.look(cluster.get("nodes") or {}, hosts, given, usual.sure)
-    return nodes.poorest(seen.free_gib | given, nodes.gib(cluster, "taken_gib", hosts), hosts, usual), seen
+def _machines(cluster: Cluster, hosts: t.Sequence[str], known: verdict.Base) -> Machines:
+    """Return the ranks' machines; those that were not measured have what an idle Spark has."""
+    return cluster.machines(hosts, Free(known.constant("memory.free_default"), known.constant("memory.free_most")))
 
 
 def _finding_plain(found: Finding) -> Plain:
@@ -120,17 +108,27 @@ def _resolved_plain(runs: Resolved) -> Plain:
     return {key: {"value": runs.settings.get(key), "by": runs.by[key]} for key in sorted(runs.by)}
 
 
-def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, Plain]:
+def _split(overrides: t.Mapping[str, t.Any] | None) -> tuple[Plain, t.Sequence[str]]:
+    """Return the overrides of a profile, and the ids of findings that the owner accepts."""
     overrides = overrides or {}
     if not isinstance(overrides, t.Mapping):
         raise CollectionError(f"overrides: a dictionary is needed, not {type(overrides).__name__}.")
-    ours = {key: overrides[key] for key in _EXTRA if overrides.get(key) is not None}
-    if not isinstance(ours.get("instance", {}), t.Mapping):
-        raise CollectionError(f"overrides: instance: a dictionary is needed, not {ours['instance']!r}.")
-    ids = ours.get("accept", [])
+    ids = overrides.get("accept") or ()
     if not isinstance(ids, (list, tuple)) or not all(isinstance(name, str) for name in ids):
         raise CollectionError(f"overrides: accept: a list of findings' ids is needed, not {ids!r}.")
-    return {key: value for key, value in overrides.items() if key not in _EXTRA}, ours
+    return {key: value for key, value in overrides.items() if key != "accept"}, ids
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be planned. entry: the profile with the facts of its model's files; profile: with the owner's overrides."""
+
+    entry: Plain
+    profile: Profile
+    known: verdict.Base
+    accept: t.Sequence[str]
+    knowledge_dirs: t.Sequence[str]
+    of_files: t.Sequence[Finding]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +136,7 @@ class _Result:
     """A plan of one profile. outcome: its findings, the worst first."""
 
     found: verdict.Judgement
-    ranks: t.Sequence[launch.Rank]
+    ranks: t.Sequence[ranks.Rank]
     outcome: remedies.Outcome
     kernel_known: bool
 
@@ -147,44 +145,37 @@ class _Result:
 class _Making:
     """What a plan and its remedies have in common."""
 
-    entry: Plain
-    cluster: t.Mapping[str, t.Any]
-    known: verdict.Base
-    instance: launch.Instance
-    accept: t.Collection[str]
+    request: Request
+    cluster: Cluster
     build: BuildArgv
-    of_files: t.Sequence[Finding]
 
     def planned(self, chosen: Profile) -> _Result:
         """Plan a profile. Raises CollectionError if its ranks cannot be made."""
-        hosts = _hosts(self.cluster)
-        if self.cluster.get("hosts") is None:
-            hosts = [f"rank{index}" for index in range(chosen.nodes)]
-        free, seen = _free(self.cluster, hosts[: chosen.nodes], self.known)
-        platform = self.cluster.get("platform") or {}
+        known, entry = self.request.known, self.request.entry
+        hosts = hosts_of(self.cluster, chosen.nodes)
+        own = hosts[: chosen.nodes]
+        machines, platform = _machines(self.cluster, own, known), self.cluster.platform
         found = verdict.judge(
-            chosen, self.known, free=free, platform=platform, kernels=seen.kernels, accept=self.accept
+            chosen, known, free=machines.free, platform=platform, kernels=machines.kernels, accept=self.request.accept
         )
-        env, head, unread = ranks_environment.of_plan(
-            chosen, self.cluster, hosts[: chosen.nodes], self.instance, found.environment
-        )
-        ranks, notes = launch.ranks(chosen, found.settings, hosts, head, self.instance, env, self.build)
+        start = self.cluster.start(chosen, own, found.environment)
+        made, notes = ranks.ranks(chosen, found.settings, hosts, start, self.build)
         told = [
             *found.findings,
-            *self.of_files,
-            *seen.findings,
-            *unread,
+            *self.request.of_files,
+            *machines.findings,
+            *start.findings,
             *findings.of_idle(chosen, hosts),
-            *findings.of_mods(chosen, self.entry),
+            *findings.of_mods(chosen, entry),
             *findings.of_drafter(chosen, found.settings),
             *findings.of_files(found.settings),
             *notes,
-            *findings.of_variables(chosen, self.known.tables),
-            *findings.of_recipe(self.entry),
+            *findings.of_variables(chosen, known.tables),
+            *findings.of_recipe(entry),
             *findings.of_engine(chosen),
         ]
-        kernel_known = bool(platform.get("kernel") or seen.kernels)
-        return _Result(found, ranks, remedies.Outcome(tuple(worst_first(told)), found.offers), kernel_known)
+        kernel_known = bool(platform.get("kernel") or machines.kernels)
+        return _Result(found, made, remedies.Outcome(tuple(worst_first(told)), found.offers), kernel_known)
 
     def changed(self, chosen: Profile, change: remedies.Change) -> remedies.Outcome | None:
         """Plan a profile with a remedy's change; None if it is refused."""
@@ -200,44 +191,45 @@ class _Making:
             return None
 
 
-def launch_plan(
+def request(
     profile: str | Plain,
-    cluster: t.Mapping[str, t.Any] | None = None,
     overrides: t.Mapping[str, t.Any] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
+    files: t.Mapping[str, t.Any] | None = None,
+) -> Request:
+    """Read a profile and lay the owner's overrides on it; the arguments are those of `launch_plan`."""
+    laid, accept = _split(overrides)
+    entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
+    known = verdict.base(knowledge_dirs)
+    chosen = resolve(entry, laid, known.tables)
+    kept_secrets.of_profile(chosen.settings, chosen.environment)
+    return Request(entry, chosen, known, accept, tuple(knowledge_dirs), of_files)
+
+
+def launch_plan(
+    profile: str | Plain,
+    overrides: t.Mapping[str, t.Any] | None = None,
+    knowledge_dirs: t.Sequence[str] = (),
+    cluster: Cluster = ANYWHERE,
     build: BuildArgv | None = None,
     files: t.Mapping[str, t.Any] | None = None,
 ) -> Plain:
     """Plan a model's launch: verdict, findings, evidence, memory, estimated speed, start-up patches, ranks.
 
-    cluster: hosts (names in rank order), nodes (roce_info's facts, by host), free_gib and taken_gib (a
-    number, or by host: free before the load, and what other instances on the nodes hold; free_gib overrides what
-    nodes report), platform (versions of nccl, kernel, driver; its kernel overrides what nodes report), fabric (planned
-    hosts by name), nccl (options). overrides: variant, engine, parallel, settings, environment, instance (name,
-    vf_index, port, dist_port), accept (ids of error rules that the owner overrules). build: makes argv. files: the model's
-    own (`model_files.read`), for facts that the profile does not state.
+    overrides: variant, engine, parallel, settings, environment, accept (ids of error rules that the owner overrules). build:
+    makes argv. files: the model's own (`model_files.read`), for facts that the profile does not state.
     Raises CollectionError if nothing can be planned: an unknown profile, key or value, too few nodes.
     """
-    cluster = cluster or {}
-    unknown = sorted(set(cluster) - set(_CLUSTER))
-    if unknown:
-        raise CollectionError(f"cluster: unknown key {unknown[0]!r}. Known keys: {', '.join(_CLUSTER)}.")
-    for key in ("platform", "fabric"):
-        if not isinstance(cluster.get(key) or {}, t.Mapping):
-            raise CollectionError(f"cluster: {key}: a dictionary is needed, not {cluster[key]!r}.")
-    laid, ours = _split(overrides)
-    entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
-    known = verdict.base(knowledge_dirs)
-    chosen = resolve(entry, laid, known.tables)
-    kept_secrets.of_profile(chosen.settings, chosen.environment)
-    usual = {"port": chosen.port} if chosen.port else {}
-    instance = from_plain(launch.Instance, usual | dict(ours.get("instance", {})), "overrides: instance")
-    accept = ours.get("accept", ())
-    build = build or builder(knowledge_dirs, accept, chosen.mods if "recipe" in entry else ())
-    made = _Making(entry, cluster, known, instance, accept, build, of_files)
-    _enough(chosen, cluster, knowledge_dirs)
+    return plan_of(request(profile, overrides, knowledge_dirs, files), cluster, build)
+
+
+def plan_of(asked: Request, cluster: Cluster = ANYWHERE, build: BuildArgv | None = None) -> Plain:
+    """Plan what was asked for on a cluster's machines, as `launch_plan` does."""
+    entry, chosen, known = asked.entry, asked.profile, asked.known
+    build = build or builder(asked.knowledge_dirs, asked.accept, chosen.mods if "recipe" in entry else ())
+    made = _Making(asked, cluster, build)
     result = made.planned(chosen)
-    found, ranks = result.found, result.ranks
+    found = result.found
     told, ways = remedies.planned(result.outcome, lambda change: made.changed(chosen, change))
     state = found.verdict if not any(f.severity == "error" for f in told) else "blocked"
     plan: Plain = {
@@ -250,7 +242,6 @@ def launch_plan(
         "conflict": found.conflict,
         "engine": {"name": chosen.engine.name, "version": chosen.engine.version, "image": chosen.engine.image},
         "parallel": {"nodes": chosen.nodes, **_dict(chosen.cut)},
-        "instance": _dict(instance),
         "settings": found.settings,
         "environment": dict(chosen.environment),
         "added": found.added,
@@ -265,23 +256,9 @@ def launch_plan(
         "estimate": _estimate(chosen, known, found),
         "patches": [dict(patch) for patch in found.patches],
         "weights": _weights(chosen, found.settings),
-        "ranks": [_dict(rank) for rank in ranks],
+        "ranks": [_dict(rank) for rank in result.ranks],
     }
     return plan | {"not_judged": judged.judged(plan, result.kernel_known)}
-
-
-def _enough(chosen: Profile, cluster: t.Mapping[str, t.Any], dirs: t.Sequence[str]) -> None:
-    """Raise CollectionError if the profile needs more hosts than there are; it names the nearest profiles that fit."""
-    hosts = _hosts(cluster)
-    if not hosts or len(hosts) >= chosen.nodes:
-        return
-
-    def runs(profile: str, variant: str) -> bool:
-        of = {key: value for key, value in cluster.items() if key in ("nodes", "free_gib", "taken_gib", "platform")}
-        made = launch_plan(profile, of, {"variant": variant} if variant else {}, dirs)
-        return bool(made["verdict"] != "blocked")
-
-    raise CollectionError(fewer.refusal(chosen, len(hosts), fewer.fitting(chosen, len(hosts), dirs, runs)))
 
 
 def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) -> Plain:
@@ -319,15 +296,14 @@ def _speculation(found: verdict.Judgement) -> Plain:
     }
 
 
-def mem_fraction(
+def memory_plan(
     profile: str | Plain,
-    cluster: t.Mapping[str, t.Any] | None = None,
     overrides: t.Mapping[str, t.Any] | None = None,
     knowledge_dirs: t.Sequence[str] = (),
+    cluster: Cluster = ANYWHERE,
 ) -> Plain:
     """Return the memory plan of a single rank: the engine's knob with floor, ceiling and chosen value, and the pools."""
-    cluster = cluster or {}
-    laid, _ours = _split(overrides)
+    laid, _accept = _split(overrides)
     chosen = resolve(find(profile, knowledge_dirs), laid)
     if chosen.facts is None:
         raise CollectionError(
@@ -335,8 +311,8 @@ def mem_fraction(
             "Give the profile its facts, from the model's config.json."
         )
     known = verdict.base(knowledge_dirs)
-    hosts = _hosts(cluster) or [f"rank{index}" for index in range(chosen.nodes)]
-    found = verdict.judge(chosen, known, free=_free(cluster, hosts[: chosen.nodes], known)[0])
+    hosts = hosts_of(cluster, chosen.nodes)
+    found = verdict.judge(chosen, known, free=_machines(cluster, hosts[: chosen.nodes], known).free)
     return memory_plain(found.pools)
 
 

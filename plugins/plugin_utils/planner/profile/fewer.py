@@ -50,11 +50,14 @@ def fitting(
     return found
 
 
-def refusal(chosen: Profile, hosts: int, found: t.Sequence[tuple[str, str]]) -> str:
-    """Return the error's text."""
+def too_few_nodes(
+    chosen: Profile, hosts: int, dirs: t.Sequence[str], runs: t.Callable[[str, str], bool]
+) -> CollectionError:
+    """Return the refusal of a profile that needs more hosts than there are. runs: as in `fitting`."""
+    found = fitting(chosen, hosts, dirs, runs)
     instead = ", ".join(f"{profile} ({variant})" if variant else profile for profile, variant in found)
     remedy = f"The nearest that fit: {instead}. " if found else ""
-    return (
+    return CollectionError(
         f"profile {chosen.id!r}: parallel.nodes: {chosen.nodes} nodes are needed, the cluster has {hosts}. {remedy}"
         f"`ansible-playbook dgxspark.cluster.models -e sparks={hosts}` lists all that fit. Or override parallel."
     )

@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import model
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served, instances
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MEMORY
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names

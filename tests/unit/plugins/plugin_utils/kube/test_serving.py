@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import load_seconds, serving
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import PLAN, RANK, checksum
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
 

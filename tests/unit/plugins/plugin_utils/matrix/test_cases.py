@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, report, results
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan, promised_speed
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import promised_speed
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 CLUSTER = {"hosts": ["spark1", "spark2", "spark3", "spark4"]}
 SHIPPED = sorted(knowledge.load(cases.KIND))

@@ -17,7 +17,8 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, journal, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, launch_plan, recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.matrix_driven import Scripted
 

@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.environment 
     environment,
     joined,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import nccl_environment
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.environment import nccl_environment
 from ansible_collections.dgxspark.cluster.tests.support.cabled import cabled
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.builder import builder
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import fabric
 
 PROFILE = "glm-4.7-nvfp4"

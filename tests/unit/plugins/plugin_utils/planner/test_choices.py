@@ -8,8 +8,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import rules, verdict
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import find, resolve
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 
 def resolved(profile: str, version: str, variant: str = "", **settings: t.Any) -> dict[str, tuple[t.Any, str]]:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.table import serving_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import estimate
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
@@ -36,6 +35,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.p
     Engine,
     Profile,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 FIGURES = estimate.load_figures()
 FORMATS = ("bf16", "fp8", "nvfp4")

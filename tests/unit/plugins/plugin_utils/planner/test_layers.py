@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import pathlib
+import re
 import typing as t
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner import api
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import cluster
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 PLANNER = ROOT / "plugins" / "plugin_utils" / "planner"
@@ -91,3 +93,30 @@ def test_the_api_names_what_it_has() -> None:
     for name in api.__all__:
         assert getattr(api, name, None) is not None, name
         assert not callable(getattr(api, name)) or getattr(api, name).__doc__, f"{name} says nothing of itself"
+
+
+# Words of a cluster: what knows them is plugin_utils/serving, which gives the planner a `Cluster`.
+OF_A_CLUSTER = re.compile(
+    r"\b(?:vf_index|kubernetes|kube|namespace|fabric_plan|PlannedHost|roce_info|plugin_utils\.nccl)\b"
+)
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] != "recipes"], ids=str)
+def test_the_planner_knows_no_cluster(path: pathlib.Path) -> None:
+    code = ast.unparse(without_documentation(ast.parse((PLANNER / path).read_text(encoding="utf-8"))))
+    assert not OF_A_CLUSTER.findall(code)
+
+
+def without_documentation(tree: ast.Module) -> ast.Module:
+    """Return the code alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def test_a_cluster_is_what_the_planner_asks_for() -> None:
+    own: api.Cluster = cluster.read({"hosts": ["spark1", "spark2"], "free_gib": 90.0})
+    assert api.ANYWHERE.hosts is None
+    assert own.hosts == ["spark1", "spark2"]
+    assert own.machines(["spark1"], api.Free(100.0, 110.0)).free == api.Free(90.0, 90.0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import verdict
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import memory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.mod
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.sparse import Lookup
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import DEFAULT_PRECISION, find
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 
 NEED = memory.Demand(
     weights=50.0,
@@ -256,7 +257,7 @@ def test_what_free_memory_may_be_decides_only_where_it_must() -> None:
 def test_scales_stay_twice_before_the_version_that_drops_them() -> None:
     """0.5.12 overwrites the loaded scales with the swizzled ones; earlier versions keep both: a ninth of the experts."""
     old, new = (
-        plan.mem_fraction(BIG, {"free_gib": 110}, {"engine": {"version": version, "versions": ""}})["weights_by_kind"]
+        plan.memory_plan(BIG, {"free_gib": 110}, {"engine": {"version": version, "versions": ""}})["weights_by_kind"]
         for version in ("0.5.11", "0.5.12")
     )
     assert old["experts"] / new["experts"] == pytest.approx(10 / 9, abs=0.001)

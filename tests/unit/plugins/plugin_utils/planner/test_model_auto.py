@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.authoring import model_auto
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.authoring.model_source import Hub
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 
 NAME = "glm-4.7-nvfp4"

@@ -7,8 +7,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import model_files, profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
 NAME = "glm-4.7-nvfp4"

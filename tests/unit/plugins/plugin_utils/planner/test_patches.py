@@ -15,8 +15,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import pa
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import facts, patches
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.table import serving_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 SHIPPED = knowledge.load("patches")
 JIT, CUTLASS, MOE, MODELOPT = "sglang-jit-sm12x", "cutlass-dsl-sm12x", "sglang-cutlass-moe-ep", "sglang-modelopt-ep"

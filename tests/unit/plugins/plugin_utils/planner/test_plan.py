@@ -10,9 +10,10 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner import api
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.builder import builder
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
 CLUSTER = {"hosts": HOSTS}
@@ -270,7 +271,7 @@ def test_without_facts_memory_is_said_to_be_unknown() -> None:
     assert "attention.flashinfer-head-dim" in found["facts.unjudged"]["message"]
     assert "config.json" in found["facts.unjudged"]["remedy"]
     with pytest.raises(CollectionError, match="facts"):
-        plan.mem_fraction("apertus-70b-instruct-nvfp4")
+        plan.memory_plan("apertus-70b-instruct-nvfp4")
 
 
 def test_a_planned_fraction_is_passed_on() -> None:
@@ -297,7 +298,7 @@ def test_a_row_that_goes_out_proves_its_own_plan(
 ) -> None:
     overrides = {"settings": settings} | ({"variant": variant} if variant else {})
     made = plan.launch_plan(name, CLUSTER, overrides)
-    row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
+    row = api.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
     assert "max_running_requests" not in row["settings"] or "max_running_requests" not in made["added"]
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
@@ -328,7 +329,7 @@ def test_what_is_of_a_wrong_kind_is_one_error_that_names_it(
 
 def test_a_shape_of_a_wrong_kind_is_an_error() -> None:
     with pytest.raises(CollectionError, match="traffic shape"):
-        plan.recommend("gemma-4-31b-it", ["single"])  # type: ignore[arg-type]
+        api.recommend("gemma-4-31b-it", ["single"])  # type: ignore[arg-type]
 
 
 def test_a_row_keeps_the_variables_that_the_run_had(tmp_path: pathlib.Path) -> None:
@@ -341,7 +342,7 @@ def test_a_row_keeps_the_variables_that_the_run_had(tmp_path: pathlib.Path) -> N
         "HF_TOKEN": "hf_1",
         "OUR_API_KEY": "2",
     }  # a new plan refuses these, an older one may have them
-    row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
+    row = api.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
     assert row["environment"] == own["environment"]
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
@@ -370,7 +371,7 @@ def test_a_patch_that_changes_what_is_computed_makes_another_run(
     assert made["verdict"] == verdict
     near = next(found["differs"] for found in made["evidence"])
     assert near == ({} if verdict == "proven" else {"patches": {"row": "not stated", "plan": ["own-edit"]}})
-    row = plan.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
+    row = api.evidence_export(made, "mine-1", "stable", {"n1": 10.2}, ["own bench"])
     assert row["patches"] == ["own-edit", "sglang-jit-sm12x"]
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "mine.yml").write_text(yaml.safe_dump({"entries": [row]}), encoding="utf-8")
@@ -410,7 +411,7 @@ def test_two_names_of_one_image_are_one(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_recommended_variants(name: str, shape: str, variants: set[str]) -> None:
-    found = plan.recommend(name, shape)
+    found = api.recommend(name, shape)
     assert found["variant"] in variants
     # m107 lost an answer at eight at once; the others do not state their image, graphs and FP4 GEMM.
     why = {"m107": "so it proves nothing"} | dict.fromkeys(("m154", "m155"), "does not state everything it ran with")
@@ -419,7 +420,7 @@ def test_recommended_variants(name: str, shape: str, variants: set[str]) -> None
 
 
 def test_a_recommendation_without_a_row_says_so() -> None:
-    found = plan.recommend("minimax-m2.7-nvfp4", "single")
+    found = api.recommend("minimax-m2.7-nvfp4", "single")
     assert found["verdict"] == "unproven"
     assert found["row"] is None
     assert "there is none to choose by" in found["reason"]

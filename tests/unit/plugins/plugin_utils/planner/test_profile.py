@@ -7,8 +7,8 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 SOURCE = [{"of": "engine", "from": "own choice", "verified": "inferred"}]
 VLLM = {"name": "vllm", "version": "0.33.0"}

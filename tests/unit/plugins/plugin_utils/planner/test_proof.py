@@ -7,10 +7,11 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, findings
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan, recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import recommend
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.table import serving_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import find
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.hub_names import model_key
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 ROWS = evidence.load_rows()
 BY_ID = {row.id: row for row in ROWS}

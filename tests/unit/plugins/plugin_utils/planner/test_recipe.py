@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import pod
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.recipes import recipe, recipe_flags, recipe_shell
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.arguments import (
     build_argv,
     load_tables,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import fabric
 

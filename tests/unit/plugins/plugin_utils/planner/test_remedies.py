@@ -10,9 +10,9 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import remedies
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.rules import Offer
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import find
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 RULES = knowledge.load("rules")
 GLM, QWEN, ULTRA, GEMMA = "glm-4.7-nvfp4", "qwen3.5-397b-a17b-nvfp4", "nemotron-3-ultra-550b-nvfp4", "gemma-4-31b-it"

@@ -11,11 +11,12 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import facts, patches, plan, rules
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import facts, patches, rules
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import memory, speculation
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut, Diffusion, check_cut
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.recipes import recipe
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 
 RULES = rules.load_rules()
 PATCHES = patches.load_patches()

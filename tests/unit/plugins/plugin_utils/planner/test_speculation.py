@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import speculation
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 
 @given(

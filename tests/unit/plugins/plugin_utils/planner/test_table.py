@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.table import WIDTH, serving_table
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 ULTRA = "nemotron-3-ultra-550b-nvfp4"
 

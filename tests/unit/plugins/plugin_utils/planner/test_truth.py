@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner import api
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement.table import serving_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import (
     load_tables,
     read_layer,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 HOSTS = ["spark1", "spark2", "spark3", "spark4"]
@@ -500,7 +501,7 @@ def test_where_nobody_measured_the_memory_the_headline_says_what_it_takes() -> N
 @pytest.mark.parametrize("shape", ["single", "agents", "throughput", "mixed"])
 @pytest.mark.parametrize("name", sorted({name for name, _variant in VARIANTS}))
 def test_a_shape_serves_the_variant_whose_row_it_picked(name: str, shape: str) -> None:
-    found = plan.recommend(name, shape)
+    found = api.recommend(name, shape)
     made = planned(name, "" if found["variant"] == "default" else found["variant"])
     if found["verdict"] == "proven":
         assert made["verdict"] == "proven"
@@ -511,9 +512,9 @@ def test_a_shape_serves_the_variant_whose_row_it_picked(name: str, shape: str) -
 
 
 def test_the_compromise_is_no_row_that_lost_an_answer() -> None:
-    found = plan.recommend(SUPER, "mixed")
+    found = api.recommend(SUPER, "mixed")
     assert (found["row"], found["variant"]) == ("m056", "ep1-mtp")
-    blemished = plan.recommend(SUPER, "single")
+    blemished = api.recommend(SUPER, "single")
     assert any("1 of 8" in text for text in blemished["blemishes"])
 
 

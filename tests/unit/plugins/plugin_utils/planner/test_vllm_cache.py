@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import vllm_cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
@@ -20,6 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.mod
     Mla,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import find, resolve
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
 
 NEW = vllm_cache.Version(1.5, 2)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import launch_plan
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.transfer import pace
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.weights.plan import decide, loaded_by, repos
 from ansible_collections.dgxspark.cluster.tests.support.weights import GIB, REPO, A, B, Plain, has, nothing

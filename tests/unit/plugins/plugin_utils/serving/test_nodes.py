@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import nodes, plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.memory import Free
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import nodes, plan
 
 FOUR = ["spark1", "spark2", "spark3", "spark4"]
 ULTRA = "nemotron-3-ultra-550b-nvfp4"

@@ -14,11 +14,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedHost,
     from_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
-
-from ..profile.profile import Profile
-from . import launch, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import Profile
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.instance import Instance
 
 Plain = dict[str, t.Any]
 
@@ -27,8 +27,8 @@ def of_plan(
     profile: Profile,
     cluster: t.Mapping[str, t.Any],
     hosts: t.Sequence[str],
-    instance: launch.Instance,
-    workarounds: Plain,
+    instance: Instance,
+    workarounds: t.Mapping[str, str],
 ) -> tuple[dict[str, dict[str, str]], str, list[Finding]]:
     """Return each rank's NCCL environment, the head's address, and findings.
 
@@ -60,7 +60,7 @@ def of_plan(
     return nccl.environment(planned, options, engine=profile.engine.name, workarounds=workarounds), head, []
 
 
-def _over_the_pod_network(options: nccl.Options, instance: launch.Instance) -> nccl.Options:
+def _over_the_pod_network(options: nccl.Options, instance: Instance) -> nccl.Options:
     """If cables lead to different neighbours, let NCCL bootstrap over the cluster's pod network."""
     start_up = options.bootstrap or ("eth0" if options.attachment == "vf" else None)
     if start_up is None:
@@ -85,7 +85,7 @@ def _unseen(unseen: t.Mapping[str, str]) -> Finding:
     )
 
 
-def nccl_env(
+def nccl_environment(
     hosts: t.Mapping[str, t.Any],
     ranks: t.Sequence[str] | None = None,
     options: t.Mapping[str, t.Any] | None = None,
@@ -111,7 +111,7 @@ def nccl_env(
             )
     planned = [from_plain(PlannedHost, hosts[name], f"nccl_env: {name}") for name in names]
     _findings, workarounds = platform_findings(
-        {"nccl": nccl_version} if nccl_version else {}, verdict.base(knowledge_dirs).known_bad
+        {"nccl": nccl_version} if nccl_version else {}, tuple(knowledge.load("versions", knowledge_dirs).values())
     )
     own = from_plain(nccl.Options, dict(options or {}), "nccl_env: options")
     return nccl.environment(planned, own, engine=engine, workarounds=workarounds, only=only)

@@ -16,8 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Finding,
     Node,
 )
-
-from ..model.memory import Free
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import Free
 
 SOURCE = ("MemAvailable and namespaces, as roce_info read them",)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The launch of each rank: settings under canonical names, environment, and argv if there is a flag table."""
+"""Each rank of a plan: settings under canonical names, environment, and argv if there is a flag table."""
 
 from __future__ import annotations
 
@@ -12,26 +12,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 
 from ..profile.profile import Profile
 from ..vocabulary.builder import BuildArgv
+from .cluster import Start
 
 RANK_FLAG = "--node-rank"  # in both engines; the argv of ranks that differ only in it is built once
-
-
-PORT = 30000
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One of several models on the same nodes: its name, its VF, and its unique ports."""
-
-    name: str = "default"
-    vf_index: int = 0
-    port: int = PORT
-    dist_port: int = 50000
-
-    @property
-    def meeting(self) -> str:
-        """Return the first rank's DNS name within its namespace: the rendezvous address if no VF connects all ranks."""
-        return f"serve-{self.name}-rank0-0.serve-{self.name}-ranks"
 
 
 @dataclass(frozen=True)
@@ -45,7 +28,7 @@ class Rank:
     argv: list[str] | None = None
 
 
-def _spread(profile: Profile, rank: int, head: str, instance: Instance) -> dict[str, t.Any]:
+def _spread(profile: Profile, rank: int, start: Start) -> dict[str, t.Any]:
     """Return what the plan itself sets for a rank, by canonical names."""
     cut = profile.cut
     own: dict[str, t.Any] = {"model": profile.model, "tp_size": cut.tp}
@@ -57,9 +40,9 @@ def _spread(profile: Profile, rank: int, head: str, instance: Instance) -> dict[
     if vllm and rank > 0:
         own["headless"] = True
     else:
-        own |= {"host": "0.0.0.0", "port": instance.port}
+        own |= {"host": "0.0.0.0", "port": start.port}
     if profile.nodes > 1:
-        own |= {"nnodes": profile.nodes, "node_rank": rank, "dist_init_addr": f"{head}:{instance.dist_port}"}
+        own |= {"nnodes": profile.nodes, "node_rank": rank, "dist_init_addr": f"{start.head}:{start.dist_port}"}
     return own
 
 
@@ -67,14 +50,12 @@ def ranks(
     profile: Profile,
     settings: t.Mapping[str, t.Any],
     hosts: t.Sequence[str],
-    head: str,
-    instance: Instance,
-    env: t.Mapping[str, t.Mapping[str, str]],
+    start: Start,
     build: BuildArgv | None = None,
 ) -> tuple[list[Rank], list[t.Any]]:
-    """Return all ranks in order, and the flag tables' findings. head: address of rank 0 for the others.
+    """Return all ranks in order, and the flag tables' findings.
 
-    A profile's own variables override those derived from its settings; the fabric's, `env`, override both.
+    A profile's own variables override those derived from its settings; the network's override both.
     """
     if len(hosts) < profile.nodes:
         raise CollectionError(
@@ -85,7 +66,7 @@ def ranks(
     findings: list[t.Any] = []
     last: tuple[dict[str, t.Any], list[str], dict[str, str]] | None = None
     for rank, host in enumerate(hosts[: profile.nodes]):
-        spread = _spread(profile, rank, head, instance)
+        spread = _spread(profile, rank, start)
         complete = spread | dict(settings)
         argv, more = None, {}
         if build:
@@ -98,5 +79,7 @@ def ranks(
                 argv, more = list(built.argv), dict(built.env)
                 findings += [f for f in built.findings if f not in findings]
                 last = rest, argv, more
-        made.append(Rank(rank, host, complete, more | dict(profile.environment) | dict(env.get(host, {})), argv))
+        made.append(
+            Rank(rank, host, complete, more | dict(profile.environment) | dict(start.environment.get(host, {})), argv)
+        )
     return made, findings
