@@ -10,6 +10,7 @@ import json
 from ansible_collections.dgxspark.cluster.plugins.modules.matrix import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.children import options
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import report, session
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
@@ -28,6 +29,6 @@ class ActionModule(ControllerAction):
         if self._task.check_mode:
             matrix, found = session.planned(request)
             return {"table": report.plan_table(matrix.id, found)}
-        made = session.measure(request, options(), say)
+        made = session.measure(request, options(), say, matrix_page.page)
         failed = made["ended"] == "lost" or made.get("restored") is False
         return {**made, "changed": made["measured"] > 0, "failed": failed, "msg": made["message"]}

@@ -9,6 +9,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import session
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import NAME
 from ansible_collections.dgxspark.cluster.tests.support.crashing_matrix import Crashing, asked_for
@@ -32,7 +33,7 @@ def test_an_edited_journal_is_one_error_and_the_model_before_is_restored(
     folder = pathlib.Path(asked_for.folder)
     monkeypatch.setattr(Crashing, "killed", True)
     with pytest.raises(KeyboardInterrupt):
-        session.measure(asked_for, [], print)
+        session.measure(asked_for, [], print, matrix_page.page)
     monkeypatch.setattr(Crashing, "killed", False)
     journal = folder / NAME
     lines = journal.read_text().splitlines()
@@ -43,7 +44,7 @@ def test_an_edited_journal_is_one_error_and_the_model_before_is_restored(
             (folder / "serving").write_text("a case of the matrix")
             (folder / "before").write_text(matrix_driven.BEFORE)
             try:
-                session.measure(asked_for, [], print)
+                session.measure(asked_for, [], print, matrix_page.page)
             except CollectionError as exc:
                 refused += 1
                 assert str(journal) in str(exc) and len(str(exc)) < 2000

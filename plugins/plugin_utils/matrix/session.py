@@ -19,7 +19,6 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
@@ -102,8 +101,13 @@ def restoring(
         ) from exc
 
 
-def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[str], None]) -> Plain:
-    """Measure the remaining cases. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal."""
+def measure(
+    request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[str], None], page: t.Callable[[Plain], str]
+) -> Plain:
+    """Measure the remaining cases. Returns the driver's result with `page`, `log`, `rows`, and `table` for a terminal.
+
+    page: makes the HTML page of the results.
+    """
     matrix = cases.load(request.matrix, request.knowledge_dirs)
     folder = pathlib.Path(request.folder)
     overlay = pathlib.Path(request.rows_to)
@@ -131,7 +135,7 @@ def measure(request: MatrixRequest, options: t.Sequence[str], say: t.Callable[[s
                 rows.write(written, "evidence", {"entries": own})
             if won := rows.profile_of(matrix.id, base, found, made["winners"]):
                 rows.write(overlay / "model_profiles" / f"{won['id']}.yml", "profile", won)
-            _write(folder / PAGE, matrix_page.page(made))
+            _write(folder / PAGE, page(made))
             _write(folder / LOG, report.markdown(made))
             if request.share and own:
                 clean = rows.shared(own, [*request.names, socket.gethostname(), socket.getfqdn(), getpass.getuser()])

@@ -1,0 +1,61 @@
+"""No two packages import each other, and every import has one direction."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import pathlib
+import typing as t
+
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
+PLUGINS = ROOT / "plugins"
+OWN = "ansible_collections.dgxspark.cluster.plugins."
+# The fabric's modules read the node's state by modules that know the fabric's files: one package of two folders.
+TOGETHER = frozenset(
+    ("module_utils/fabric", "module_utils/facts", "module_utils/system", "plugin_utils/nccl", "plugin_utils/signatures")
+)
+
+
+def package(module: str) -> str:
+    """Return the folder, or the file beside the folders, that a module belongs to."""
+    return "/".join(module.split(".")[:2])
+
+
+@functools.cache
+def edges() -> dict[str, dict[str, str]]:
+    """Return each package's imports of others, with a file that has it."""
+    found: dict[str, dict[str, str]] = {}
+    for folder in ("plugin_utils", "module_utils"):
+        for path in sorted((PLUGINS / folder).rglob("*.py")):
+            own = package(".".join(path.relative_to(PLUGINS).with_suffix("").parts))
+            for module in imported(path):
+                if package(module) != own:
+                    found.setdefault(own, {}).setdefault(package(module), str(path.relative_to(ROOT)))
+    return found
+
+
+def imported(path: pathlib.Path) -> t.Iterator[str]:
+    """Yield the modules of ours that a file imports, with what it imports of them."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and f"{node.module}.".startswith(OWN):
+            yield from (f"{node.module}.{each.name}".removeprefix(OWN) for each in node.names)
+
+
+def test_no_packages_import_each_other() -> None:
+    known = edges()
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        left = [start]
+        while left:
+            for other in known.get(left.pop(), {}):
+                if other not in found:
+                    found.add(other)
+                    left.append(other)
+        return found
+
+    circles = {
+        one: sorted(other for other in reached(one) if one in reached(other)) for one in known if one in reached(one)
+    }
+    assert {one for one in circles if one not in TOGETHER} == set(), circles
