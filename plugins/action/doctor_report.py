@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from ansible_collections.dgxspark.cluster.plugins.modules.doctor_report import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report, knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report, knowledge, power
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 
@@ -37,5 +37,7 @@ class ActionModule(ControllerAction):
             "pinned_gid": self.variable("nccl_gid_index") is not None,
             "needed_gib": ((self.variable("k8s_dgx_plan") or {}).get("memory") or {}).get("free_gib"),
         }
-        hardware = hardware_name(self.variable("dgxspark_fabric", {}))
-        return doctor_report.build(plan, hosts, hardware, meta, self.owner_dirs())
+        hardware, dirs = hardware_name(self.variable("dgxspark_fabric", {})), self.owner_dirs()
+        if self.variable("spark_power_state") == "present":
+            meta["clock_limit"] = power.limit(hardware, self.variable("spark_power_clock_mhz"), dirs)
+        return doctor_report.build(plan, hosts, hardware, meta, dirs)

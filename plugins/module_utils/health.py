@@ -8,6 +8,7 @@ Three `journalctl`, one `nvidia-smi`, one `k3s --version`; everything else comes
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import time
@@ -31,6 +32,9 @@ _QUERY = {
     "utilisation": "utilization.gpu",
 }
 REBOOT = "/run/reboot-required"  # written by packages' scripts (update-notifier-common), gone after the next boot
+CLOCK_UNIT = "/etc/systemd/system/dgxspark-gpu-clock.service"  # of the role spark_power
+PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+MOST_ORDERS = 32
 MOST_NAMED = 32
 EARLIER = 1000  # lines of the previous boot: its end shows why it ended
 
@@ -46,6 +50,17 @@ class Gpu:
     power_w: float | None = None
     temperature_c: float | None = None
     utilisation: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLimit:
+    """The GPU's clock limit that the role spark_power installed, in MHz, and whether its unit is active.
+
+    nvidia-smi does not tell a limit that is set: the unit does, and a clock above it.
+    """
+
+    mhz: int
+    active: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,8 @@ class Health:
     links: tuple[PciLink, ...] = ()
     journals: tuple[Reading, ...] = ()
     reboot_for: tuple[str, ...] | None = None
+    clock_limit: ClockLimit | None = None
+    blocks_mib: dict[str, int] = field(default_factory=dict)  # free memory in blocks of at least this many MiB
 
 
 def read_health(
@@ -110,6 +127,8 @@ def read_health(
         links=tuple(_link(sysfs, pci) for pci in sysfs.physical_functions(device_ids)),
         journals=tuple(read_journals(run, patterns, units, since, max_lines)),
         reboot_for=read_reboot(system_root),
+        clock_limit=read_clock_limit(run, system_root),
+        blocks_mib=read_blocks(_text(f"{proc_root}/buddyinfo")),
     )
 
 
@@ -142,6 +161,29 @@ def read_reboot(system_root: str = "") -> tuple[str, ...] | None:
         return None
     names = re.findall(r"(?m)^[a-z0-9][a-z0-9+.-]{0,127}$", _text(f"{system_root}{REBOOT}.pkgs"))
     return tuple(dict.fromkeys(names))[:MOST_NAMED]
+
+
+def read_clock_limit(run: Run, system_root: str = "") -> ClockLimit | None:
+    """Return the clock limit that is installed on the node, or None."""
+    mhz = re.search(r"(?m)^ExecStart=\S+ -lgc \d+,(\d{3,5})$", _text(f"{system_root}{CLOCK_UNIT}"))
+    if mhz is None:
+        return None
+    _rc, out, _err = run(["systemctl", "is-active", pathlib.PurePath(CLOCK_UNIT).name])
+    return ClockLimit(int(mhz[1]), out.strip() == "active")
+
+
+def read_blocks(buddyinfo: str) -> dict[str, int]:
+    """Return the free memory in MiB by the least size of its blocks in MiB, from 1 MiB on."""
+    found: dict[int, int] = {}
+    for zone in re.findall(r"(?m)^Node +\d+, zone +\S+((?: +\d+)+)", buddyinfo):
+        for order, count in enumerate(zone.split()[:MOST_ORDERS]):
+            kib = (PAGE_KIB << order) * int(count)
+            found[order] = found.get(order, 0) + kib
+    return {
+        str((PAGE_KIB << order) // 1024): sum(kib for other, kib in found.items() if other >= order) // 1024
+        for order in sorted(found)
+        if PAGE_KIB << order >= 1024
+    }
 
 
 def read_gpus(run: Run) -> tuple[tuple[Gpu, ...], str | None]:
@@ -179,6 +221,12 @@ def low_power(gpu: Gpu, limits: t.Mapping[str, t.Any]) -> bool | None:
     if (gpu.utilisation or 0) < limits["busy_percent"] or gpu.clock_mhz is None or gpu.power_w is None:
         return None
     return bool(gpu.clock_mhz < limits["low_clock_mhz"] and gpu.power_w < limits["low_power_w"])
+
+
+def weak(gpu: Gpu, limits: t.Mapping[str, t.Any]) -> bool:
+    """Whether a busy GPU at a normal clock draws too little power for work. limits: `gpu` of knowledge/health."""
+    busy = (gpu.utilisation or 0) >= limits["busy_percent"] and (gpu.clock_mhz or 0) >= limits["low_clock_mhz"]
+    return busy and gpu.power_w is not None and gpu.power_w < limits.get("weak_power_w", 0)
 
 
 def read_journals(

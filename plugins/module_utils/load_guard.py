@@ -25,6 +25,7 @@ KIB_PER_MIB = 1024
 MOST = 32  # simultaneous connections
 NAME = 64  # bytes of a name
 LINGER_S = 30.0  # after the last load: systemd refuses to start a unit that starts and stops too often
+LARGE = 10  # order of the blocks that a load needs
 FIRST = 3  # the descriptor of the socket from systemd (sd_listen_fds)
 
 
@@ -45,6 +46,12 @@ def free_kib(meminfo: str) -> int:
 def is_due(meminfo: str, settings: Settings) -> bool:
     """Whether memory is below the floor."""
     return free_kib(meminfo) < settings["floor_mib"] * KIB_PER_MIB
+
+
+def is_fragmented(buddyinfo: str) -> bool:
+    """Whether no zone has a free block of 4 MiB or more (at 4 KiB pages): the driver's contiguous allocations then fail."""
+    zones = re.findall(r"^Node +\d+, zone +\S+((?: +\d+)+)", buddyinfo, re.MULTILINE)
+    return bool(zones) and not any(int(count) for zone in zones for count in zone.split()[LARGE:])
 
 
 def say(text: str) -> None:
@@ -102,13 +109,22 @@ class Guard:
         return sorted(load.name for load in self.loads)
 
     def step(self, now: float) -> bool:
-        """Drop caches if due; return whether a load is still in progress."""
+        """Drop caches if due, or if a load begins on fragmented memory; return whether a load is still in progress."""
         loads = self.look(now)
-        if loads and is_due((self.proc / "meminfo").read_text(encoding="ascii"), self.settings):
+        begins = any(load.since == now for load in self.loads)
+        if loads and (
+            is_due(self._read("meminfo"), self.settings) or (begins and is_fragmented(self._read("buddyinfo")))
+        ):
             for knob in ("drop_caches", "compact_memory"):
                 (self.proc / "sys/vm" / knob).write_text("1\n", encoding="ascii")
             self.dropped += 1
         return bool(loads)
+
+    def _read(self, name: str) -> str:
+        try:
+            return (self.proc / name).read_text(encoding="ascii")
+        except OSError:
+            return ""
 
     def run(self, linger_s: float = LINGER_S) -> None:
         """Guard until there has been no load for a while."""

@@ -129,6 +129,14 @@ health:
       returned: success
       type: list
       elements: str
+    clock_limit:
+      description: C(mhz) of the role spark_power's limit, and whether its unit is C(active); null without one.
+      returned: success
+      type: dict
+    blocks_mib:
+      description: The free memory in MiB, by the least size of its blocks in MiB.
+      returned: success
+      type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule

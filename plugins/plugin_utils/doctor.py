@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.gids import common_index
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
-from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health, low_power
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import CLOCK_UNIT, Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
-    KIB_PER_GIB,
     SEVERITIES,
     CollectionError,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_hardware, known_bad, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, period, together, why
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
@@ -54,6 +53,7 @@ class SiteState:
     foreign_stanzas: str = "refuse"
     now_s: float | None = None  # the controller's clock when the nodes had been read
     reached: t.Container[str] = ()  # hosts that answered, even if their facts could not be read
+    clock_limit: int | None = None  # in MHz, that the inventory wants (role spark_power)
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -79,9 +79,11 @@ def examine(state: SiteState) -> list[Diagnosis]:
         _versions,
         _reboots,
         _known_bad,
-        _memory,
-        _gpus,
-        _pcie,
+        doctor_hardware.memory,
+        doctor_hardware.fragments,
+        doctor_hardware.gpus,
+        doctor_hardware.clock_limits,
+        doctor_hardware.pcie,
         _journals,
     )
     found = [diagnosis for part in parts for diagnosis in part(state)]
@@ -125,6 +127,8 @@ def _services(state: SiteState) -> t.Iterator[Diagnosis]:
         if node is None:
             continue
         for unit in node.failed:
+            if unit == CLOCK_UNIT.rpartition("/")[2]:
+                continue  # doctor_hardware.clock_limits tells
             yield Diagnosis(
                 "unit.failed",
                 "warning",
@@ -318,116 +322,6 @@ def _known_bad(state: SiteState) -> t.Iterator[Diagnosis]:
             finding.remedy,
             source=tuple(map(str, finding.source)),
         )
-
-
-def _memory(state: SiteState) -> t.Iterator[Diagnosis]:
-    limits = state.limits["memory"]
-    for name, health in state.health.items():
-        kib = health.memory.get("MemAvailable")
-        if kib is None:
-            state.unjudged.append((name, "free memory: /proc/meminfo has no MemAvailable"))
-            continue
-        free = kib / KIB_PER_GIB
-        if free < limits["warning_gib"]:
-            low = free < limits["error_gib"]
-            yield Diagnosis(
-                "memory.low",
-                "error" if low else "warning",
-                name,
-                f"{free:.1f} GiB of memory are free; at least {limits['error_gib' if low else 'warning_gib']} are required.",
-                "CPU and GPU share it. What runs there uses more than was planned.",
-                "Lower mem_fraction_static or gpu_memory_utilization, or stop other workloads on the node, before it hangs.",
-                source=tuple(state.limits["source"]),
-            )
-        elif state.needed_gib is not None and free < state.needed_gib and not _busy(state, name):
-            yield Diagnosis(
-                "memory.below-plan",
-                "warning",
-                name,
-                f"{free:.1f} GiB are free and nothing is served there; the plan counts on {state.needed_gib:.1f}.",
-                "Something else has used memory since it was measured, or a model that ended has not released it.",
-                "Find out what (ps, free -g). Restarting the node frees what an ended engine leaves behind.",
-            )
-        stray = (health.memory.get("CmaFree", 0) - health.memory.get("CmaTotal", 0)) / KIB_PER_GIB
-        if "stray_cma_gib" in limits and stray > limits["stray_cma_gib"]:
-            yield Diagnosis(
-                "memory.kho",
-                "error",
-                name,
-                f"CmaFree is {stray:.1f} GiB above CmaTotal.",
-                "The kernel reserves memory for its next boot (KHO), in which RDMA cannot register anything: ibv_reg_mr "
-                "fails with ENOMEM under load.",
-                "Add kho=off to the kernel's command line and restart, or boot a 6.17 kernel.",
-                source=("NVIDIA/NV-Kernels#591", "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259"),
-            )
-
-
-def _busy(state: SiteState, name: str) -> bool:
-    node = state.evidence.node(name)
-    used = node is not None and any(
-        vf.users or vf.open_by or vf.place.state == "pod" for f in node.functions for vf in f.vfs
-    )
-    return used or any((gpu.utilisation or 0) > 0 for gpu in state.health[name].gpus)
-
-
-def _gpus(state: SiteState) -> t.Iterator[Diagnosis]:
-    limits = state.limits.get("gpu")
-    if not limits:
-        return
-    for name, health in state.health.items():
-        if health.gpu_error:
-            yield Diagnosis(
-                "gpu.unreadable",
-                "error",
-                name,
-                f"the GPU cannot be read: {health.gpu_error}.",
-                "The driver is not loaded, does not fit the kernel, or the GPU does not answer.",
-                "Check dmesg for NVRM lines. If nothing there explains it, cut the node's power for a minute.",
-            )
-        for gpu in health.gpus:
-            stuck = low_power(gpu, limits)
-            if stuck is None:
-                state.unjudged.append((name, "whether the GPU is in its low-power state: that shows only under load"))
-            elif stuck:
-                yield Diagnosis(
-                    "gpu.low-power",
-                    "error",
-                    name,
-                    f"the GPU is {gpu.utilisation:.0f} % busy at {gpu.clock_mhz:.0f} MHz and {gpu.power_w:.0f} W.",
-                    "It is stuck in a low-power state of the platform, which survives restarts of programs and of the node.",
-                    "Shut the node down, pull its power plug for a minute, and start it again.",
-                    source=tuple(state.limits["source"]),
-                )
-            if gpu.temperature_c is not None and gpu.temperature_c >= limits["hot_c"]:
-                yield Diagnosis(
-                    "gpu.hot",
-                    "warning",
-                    name,
-                    f"the GPU is at {gpu.temperature_c:.0f} °C.",
-                    "It gets too little air, or the node is stacked on another one.",
-                    "Improve its airflow. nvidia-smi -lgc 0,2000 lowered the temperature by 10 degrees in the field, without costing speed.",
-                    source=("MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",),
-                )
-
-
-def _pcie(state: SiteState) -> t.Iterator[Diagnosis]:
-    limits = state.limits.get("pcie")
-    if not limits:
-        return
-    for name, health in state.health.items():
-        for link in health.links:
-            narrow = link.width is not None and link.width < limits["width"]
-            slow = link.gtps is not None and link.gtps < limits["gtps"]
-            if narrow or slow:
-                yield Diagnosis(
-                    "function.narrow",
-                    "error",
-                    f"{name} {link.pci}",
-                    f"its PCIe link has x{link.width} at {link.gtps} GT/s; x{limits['width']} at {limits['gtps']} is expected.",
-                    "BIOS versions before April 2026 gave the second function x2; otherwise the link was negotiated badly.",
-                    "Update the BIOS (fwupdmgr), then cut the node's power for a minute.",
-                    source=("tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35",),
-                )
 
 
 def _journals(state: SiteState) -> t.Iterator[Diagnosis]:

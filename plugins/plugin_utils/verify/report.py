@@ -18,6 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import (
     collectives,
     links,
     logs,
+    power,
     record,
     tokens,
     traffic,
@@ -71,6 +72,8 @@ STEPS: tuple[StepSpec, ...] = (
     ),
     StepSpec("wire", "a real request moved RDMA traffic on every host", tokens.wire, False, _given("wire")),
 )
+# Only where the inventory asks for a limit; then it is required in every mode.
+POWER = StepSpec("power", "the GPU's clock limit is set", power.power)
 STEP_IDS = tuple(spec.id for spec in STEPS)
 
 
@@ -78,7 +81,7 @@ def run_steps(evidence: Evidence, specs: t.Sequence[StepSpec] = STEPS, mode: Mod
     """Judge the evidence step by step. A step that the mode does not require and that has no input is reported as not run."""
     steps = []
     for spec in specs:
-        required = spec.required if mode is None else spec.id in mode.required
+        required = spec.required if mode is None or spec is POWER else spec.id in mode.required
         if mode is not None and not required and not spec.done(evidence):
             left = Result(spec.id, "not run", (), f"mode {mode.id} does not require it.", required=False)
             steps.append(Step(spec.id, spec.title, False, (left,)))
@@ -97,7 +100,7 @@ def build_report(
 
     meta: `started` and `finished` (ISO 8601), `versions` (of the software that ran verify), and any other plain values.
     """
-    steps = run_steps(evidence, specs, mode)
+    steps = run_steps(evidence, [*specs, POWER] if power.was_read(evidence) else specs, mode)
     found = causes(steps)
     result = verdict(steps)
     report: Plain = {

@@ -143,6 +143,9 @@ class HostEvidence:
     probe_error: str | None = None
     rdma: tuple[Plain, ...] = ()
     rdma_error: str | None = None
+    power: tuple[Plain, ...] | None = None
+    power_mhz: int | None = None
+    power_error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ def evidence_of(
 
     plan: of `fabric_plan`. hosts: by name, for each host within the limit: `facts` (a plain Node or None), `error`,
     `probe` and `probe_error` (the result of `fabric_probe`, or why there is none), `rdma` (a list of its answers) and
-    `rdma_error` (why some are missing).
+    `rdma_error` (why some are missing), `power` (what differs from the planned clock limit of `power_mhz`) or `power_error`.
     thresholds: an entry of `knowledge/thresholds`. Raises CollectionError for malformed input.
     """
     for name, value in (("plan", plan), ("hosts", hosts), ("thresholds", thresholds)):
@@ -286,6 +289,9 @@ def _host(name: str, value: t.Any) -> HostEvidence:
         probe_error=value.get("probe_error"),
         rdma=tuple(value.get("rdma") or ()),
         rdma_error=value.get("rdma_error"),
+        power=tuple(value["power"]) if value.get("power") is not None else None,
+        power_mhz=value.get("power_mhz"),
+        power_error=value.get("power_error"),
     )
 
 

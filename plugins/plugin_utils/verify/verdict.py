@@ -31,6 +31,7 @@ _LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("mtu.", ("rdma.", *_BEYOND)),
     ("gid.", ("rdma.", *_BEYOND)),
     ("rdma.", ()),
+    ("power.", ("power.",)),
     ("nccl.", ()),
     ("tokens.", ()),
     ("wire.", ()),

@@ -282,3 +282,15 @@ def test_a_round_runs_both_ends_at_the_same_time_and_keeps_what_each_said(
         "spark3": [("client", "ok")],
     }
     assert found["spark3"][0]["figures"]["gbps"] > 0
+
+
+@pytest.mark.more
+def test_a_clock_limit_that_the_inventory_asks_for_is_looked_at(owner: Owner) -> None:
+    """This machine has none. Nothing is installed meanwhile."""
+    wanted = '{"spark_power_state": "present", "spark_power_clock_mhz": 2200}'
+    code, output, report = owner.verify({"spark1": HERE}, "-e", wanted, topology="single")
+    assert code not in (0, 250), output
+    assert report, output
+    assert [cause["id"] for cause in report["causes"]] == ["power.limit"]
+    assert "dgxspark-gpu-clock.service is missing" in report["causes"][0]["message"]
+    assert "changed=0" in output and not pathlib.Path("/etc/systemd/system/dgxspark-gpu-clock.service").exists()

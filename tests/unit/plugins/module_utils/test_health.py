@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pathlib
 import typing as t
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import (
+    CLOCK_UNIT,
+    PAGE_KIB,
+    ClockLimit,
     Gpu,
     Health,
     PciLink,
+    read_blocks,
+    read_clock_limit,
     read_health,
     read_reboot,
 )
@@ -20,6 +28,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.modules import node_health
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import power
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode, spark
 
 PATTERNS = {"kernel.oom-kill": r"Out of memory: Killed process \d+", "k3s.image-pull": "Failed to pull image"}
@@ -103,6 +112,31 @@ def test_all_of_it(tmp_path: pathlib.Path) -> None:
     assert "hf_0123" not in kernel.hits[0].excerpt
     assert earlier.error and "no persistent journal" in earlier.error
     assert [hit.id for hit in services.hits] == ["k3s.image-pull"]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_clock_limit_is_what_its_role_installed(tmp_path: pathlib.Path, active: bool) -> None:
+    node = FakeNode(tmp_path)
+    assert read_clock_limit(node.run, str(tmp_path)) is None
+    (unit,) = power.plan("spark", 2300)["files"]
+    assert unit["path"] == CLOCK_UNIT
+    (tmp_path / CLOCK_UNIT[1:]).parent.mkdir(parents=True)
+    (tmp_path / CLOCK_UNIT[1:]).write_text(unit["content"])
+    node.run.on(["systemctl", "is-active"], (0, "active\n", "") if active else (3, "failed\n", ""))
+    assert read_clock_limit(node.run, str(tmp_path)) == ClockLimit(2300, active)
+
+
+@given(st.lists(st.lists(st.integers(0, 10**6), min_size=1, max_size=14), max_size=3))
+def test_free_memory_by_the_size_of_its_blocks(zones: list[list[int]]) -> None:
+    text = "".join(f"Node 0, zone   Normal {' '.join(f'{count:6}' for count in zone)} \n" for zone in zones)
+    found = read_blocks(text)
+    sizes = sorted(map(int, found))
+    assert all(found[str(a)] >= found[str(b)] for a, b in itertools.pairwise(sizes))
+    for size in sizes:
+        kib = sum(
+            count * (PAGE_KIB << n) for zone in zones for n, count in enumerate(zone) if PAGE_KIB << n >= size * 1024
+        )
+        assert found[str(size)] == kib // 1024
 
 
 def test_few_commands_and_a_bounded_journal(tmp_path: pathlib.Path) -> None:

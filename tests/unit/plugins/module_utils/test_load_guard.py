@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import (
+    LARGE,
     MOST,
     Guard,
     Settings,
@@ -68,6 +69,19 @@ def test_with_room_or_without_a_load_nothing_is_done(tmp_path: pathlib.Path, fre
     assert node.written() == {}
     if connection:
         connection.close()
+
+
+def test_a_load_that_begins_on_fragmented_memory_has_it_compacted_once(tmp_path: pathlib.Path) -> None:
+    node = Node(tmp_path, free=400000)
+    counts = "  1" * LARGE
+    (node.proc / "buddyinfo").write_text(f"Node 0, zone DMA {counts}  0\nNode 0, zone Normal {counts}  0  0\n")
+    with node.load(b"rank-0"):
+        assert node.guard.step(now=1001.0)
+        assert node.written() == {"drop_caches": "1", "compact_memory": "1"}
+        assert node.guard.step(now=1002.0) and node.guard.dropped == 1
+        (node.proc / "buddyinfo").write_text(f"Node 0, zone Normal {counts}  0  2\n")
+        with node.load(b"rank-1"):
+            assert node.guard.step(now=1003.0) and node.guard.dropped == 1
 
 
 def test_a_load_that_never_ends_is_given_up(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -218,6 +218,45 @@ def test_the_low_power_state_shows_at_work_only(cluster: Cluster) -> None:
     assert found(cluster) == []
 
 
+def test_a_busy_gpu_that_draws_little_is_slow_or_only_waits(cluster: Cluster) -> None:
+    gpu = cluster.hosts["spark2"]["health"]["gpus"][0]
+    gpu |= {"clock_mhz": 2411.0, "power_w": 22.0}
+    assert found(cluster) == [("warning", "gpu.weak", "spark2")]
+    gpu["power_w"] = 31.0
+    assert found(cluster) == []
+    gpu |= {"power_w": 12.0, "utilisation": 0.0}
+    assert found(cluster) == []
+
+
+def test_a_clock_limit_that_does_not_hold(cluster: Cluster) -> None:
+    for seen in cluster.hosts.values():
+        seen["health"]["clock_limit"] = {"mhz": 2200, "active": True}
+        seen["health"]["gpus"][0]["clock_mhz"] = 2210.0  # a step above
+    assert found(cluster, clock_limit=2200) == found(cluster) == []
+    cluster.hosts["spark1"]["health"]["gpus"][0]["clock_mhz"] = 2405.0
+    cluster.hosts["spark2"]["health"]["clock_limit"]["active"] = False
+    cluster.hosts["spark2"]["facts"]["failed"] = ["dgxspark-gpu-clock.service"]
+    cluster.hosts["spark3"]["health"]["clock_limit"] = None
+    cluster.hosts["spark4"]["health"]["clock_limit"]["mhz"] = 2300
+    here = [("warning", "gpu.limit-lifted", "spark1"), ("warning", "gpu.limit-inactive", "spark2")]
+    differs = [("warning", "gpu.limit-differs", "spark3"), ("warning", "gpu.limit-differs", "spark4")]
+    assert sorted(found(cluster, clock_limit=2200)) == sorted(here + differs)
+    assert found(cluster) == here
+
+
+def test_free_memory_in_small_blocks_is_told_of_idle_nodes(cluster: Cluster) -> None:
+    health = cluster.hosts["spark2"]["health"]
+    health["memory"]["MemFree"] = 90 * GIB
+    health["blocks_mib"] = {"4": 80 * 1024, "32": 3 * 1024}
+    assert found(cluster) == []
+    health["gpus"][0]["utilisation"] = 0.0
+    assert found(cluster) == [("info", "memory.fragmented", "spark2")]
+    health["blocks_mib"]["32"] = 70 * 1024
+    assert found(cluster) == []
+    health["blocks_mib"] = {"4": 3 * 1024}  # a kernel without such blocks
+    assert found(cluster) == []
+
+
 def test_heat_narrow_links_and_a_gpu_that_cannot_be_read(cluster: Cluster) -> None:
     cluster.hosts["spark1"]["health"]["gpus"][0]["temperature_c"] = 92.0
     cluster.hosts["spark2"]["health"]["links"][0]["width"] = 2
