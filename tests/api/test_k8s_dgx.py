@@ -103,13 +103,16 @@ def test_a_recipe_and_a_profile_apply_again_check_switch_and_absent(site: StandI
     assert len([name for name in site.names("ConfigMap") - before if name.startswith("serve-default-launch")]) == 1
     assert len([name for name in site.names("ConfigMap") if name.startswith("serve-default-launch")]) == 1
     # Stopped: the instance is gone, the platform stays; again: nothing to do.
-    assert site.good(k8s_dgx_state="absent") > 0
+    code, said, changed = site.run(k8s_dgx_state="absent")
+    assert code == 0 and changed > 0, said
+    assert f"Stopped {MODEL} (instance default): 4 ranks, on spark1, spark2, spark3 and spark4." in said
     assert not site.cluster.pods()
     assert not [
         name for kind in ("StatefulSet", "Service", "ConfigMap") for name in site.names(kind) if "serve-" in name
     ]
     assert site.names("DaemonSet")
-    assert site.good(k8s_dgx_state="absent") == 0
+    code, said, changed = site.run(k8s_dgx_state="absent")
+    assert (code, changed) == (0, 0) and "there was nothing to stop" in said, said
 
 
 def waiting(reason: str, message: str) -> Plain:

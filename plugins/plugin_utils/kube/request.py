@@ -1,15 +1,16 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How to ask the served model: its URL and name, a curl, a line of Python, where the key is, and how to measure it."""
+"""How to ask the served model: its URL and name, a curl, a line of Python, where the key is, and how to measure it; what was stopped."""
 
 from __future__ import annotations
 
+import collections
 import json
 import shlex
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, MANAGER, RANK, Plain
 
 HELLO = "What is InfiniBand? One sentence."
 MOST_TOKENS = 200
@@ -66,3 +67,49 @@ def measured(inventory: t.Sequence[str], running: Plain) -> list[str]:
         "How fast it is, how many users can share it, and what limits it, in a minute:",
         f"  ansible-playbook dgxspark.cluster.bench{given} -e dgxspark_bench_mode=quick{pod}",
     ]
+
+
+def stopped(
+    objects: t.Sequence[Plain],
+    instance: str,
+    namespace: str,
+    node_names: t.Mapping[str, str],
+    weights: str,
+    *,
+    dry: bool,
+) -> list[str]:
+    """Return what was removed, and what stays.
+
+    objects: those of the instance, as the cluster had them. node_names: the nodes of hosts that have another name. weights: what the
+    role does about them. dry: whether this only shows what it would do.
+    """
+    if not objects:
+        return [f"No instance {instance} is served in namespace {namespace}: there was nothing to stop."]
+    ranks = sorted(
+        (each for each in objects if each["kind"] == "StatefulSet"),
+        key=lambda one: int(one["metadata"]["labels"][RANK]),
+    )
+    told = "Would stop" if dry else "Stopped"
+    made = []
+    if ranks:
+        hosts = {node: host for host, node in node_names.items()}
+        nodes = [str(each["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]) for each in ranks]
+        *most, last = [hosts.get(node, node) for node in nodes]
+        named = str((ranks[0]["metadata"].get("annotations") or {}).get(f"{MANAGER}/profile") or "the model")[:120]
+        where = f"{', '.join(most)} and {last}" if most else last
+        made.append(f"{told} {named} (instance {instance}): {len(ranks)} rank{'s' if most else ''}, on {where}.")
+    counts = collections.Counter(str(each["kind"]) for each in objects)
+    what = ", ".join(f"{count} {_plural(kind) if count > 1 else kind}" for kind, count in counts.items())
+    made.append(
+        f"{'Would be removed' if dry else 'Removed'} from namespace {namespace}: {what}, and its Secrets, if it had any."
+    )
+    if weights == "present":
+        stays = "The platform, the engine's image and the model's weights stay"
+        made.append(
+            f"{stays}: to serve it again downloads nothing. -e k8s_dgx_weights=absent removes the weights, too."
+        )
+    return made
+
+
+def _plural(kind: str) -> str:
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

@@ -58,6 +58,7 @@ def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owne
     down = next(finding for finding in report["findings"] if finding["id"] == "node.down")
     assert down["where"] == "spark2" and "127.0.0.1" in down["symptom"]
     assert [host["status"] for host in report["hosts"]] == ["seen", "not seen"]
+    assert output.count(report["headline"]) == 1
     assert "UNREACHABLE" in output
 
 

@@ -66,6 +66,7 @@ def test_nodes_that_are_down_leave_it_incomplete_and_do_not_end_the_run(owner: O
     assert code != 0, output
     assert report["verdict"] == "incomplete"
     assert report["headline"].startswith("INCOMPLETE")
+    assert output.count(report["headline"]) == 1 and output.count("Report: ") == 1
     assert [host["status"] for host in report["hosts"]] == ["not seen", "not seen"]
     assert "127.0.0.1" in report["hosts"][0]["reason"]
 

@@ -66,3 +66,32 @@ def test_the_measurement_is_of_this_inventory() -> None:
     line = shlex.split(request.measured(["my inventory"], INSIDE)[1])
     assert line[:4] == ["ansible-playbook", "dgxspark.cluster.bench", "-i", "my inventory"]
     assert line[4:] == ["-e", "dgxspark_bench_mode=quick", "-e", "dgxspark_bench_from=pod"]
+
+
+def _rank(number: int, node: str) -> dict[str, t.Any]:
+    about = {"annotations": {"dgxspark.cluster/profile": "small"}, "labels": {"dgxspark.cluster/rank": str(number)}}
+    spec = {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}}
+    return {"kind": "StatefulSet", "metadata": about, "spec": spec}
+
+
+def test_what_was_stopped_is_said_with_where_it_ran_and_what_stays() -> None:
+    files = [{"kind": "ConfigMap", "metadata": {}}] * 2
+    told = request.stopped(
+        [_rank(1, "b"), _rank(0, "a"), *files], "second", "dgx-serving", {"spark2": "b"}, "present", dry=False
+    )
+    assert told[0] == "Stopped small (instance second): 2 ranks, on a and spark2."
+    assert "2 StatefulSets, 2 ConfigMaps" in told[1] and "dgx-serving" in told[1]
+    assert "weights stay" in told[2] and "k8s_dgx_weights=absent" in told[2]
+    dry = request.stopped([_rank(0, "a")], "default", "dgx-serving", {}, "absent", dry=True)
+    assert dry[0].startswith("Would stop small (instance default): 1 rank, on a.") and dry[1].startswith(
+        "Would be removed"
+    )
+    assert "weights" not in " ".join(dry)
+    own = request.stopped([_rank(0, "a")], "default", "dgx-serving", {}, "unmanaged", dry=False)
+    assert "k8s_dgx_weights" not in " ".join(own)
+
+
+def test_nothing_to_stop_is_said() -> None:
+    assert request.stopped([], "default", "dgx-serving", {}, "present", dry=False) == [
+        "No instance default is served in namespace dgx-serving: there was nothing to stop."
+    ]
