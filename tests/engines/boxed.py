@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import socket
 import subprocess
 import threading
 import time
@@ -20,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.rank.preflight im
 from ansible_collections.dgxspark.cluster.tests.engines.kubelet import Plain, Pod
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import hold
 
+T = t.TypeVar("T")
 CLONE_NEWNET = 0x40000000
 TERMINATION_LOG = "dev/termination-log"
 POD_NETWORK = "10.42.0"  # eth0 of every pod; no address of a rail is in it
@@ -95,22 +97,30 @@ class Boxed(Pod):
 
     def fetch(self, request: urllib.request.Request, timeout: float) -> tuple[int, str]:
         """Ask inside the pod's network."""
-        found: list[tuple[int, str] | BaseException] = []
+        return self._inside_network(lambda: super(Boxed, self).fetch(request, timeout))
 
-        def ask() -> None:
+    def connect(self, port: int) -> socket.socket:
+        """Return a connection to a port of the pod, whose other end is this program wherever it is."""
+        return self._inside_network(lambda: socket.create_connection(("127.0.0.1", port), 10))
+
+    def _inside_network(self, do: t.Callable[[], T]) -> T:
+        found: list[T] = []
+        failed: list[BaseException] = []
+
+        def run() -> None:
             try:
                 with pathlib.Path(f"/proc/{self.pause.pid}/ns/net").open("rb") as place:
                     if _ENTER(place.fileno(), CLONE_NEWNET):  # this thread alone
                         raise OSError(ctypes.get_errno(), "the pod's network cannot be entered")
-                found.append(super(Boxed, self).fetch(request, timeout))
+                found.append(do())
             except BaseException as exc:
-                found.append(exc)
+                failed.append(exc)
 
-        thread = threading.Thread(target=ask, daemon=True)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         thread.join()
-        if isinstance(found[0], BaseException):
-            raise found[0]
+        if failed:
+            raise failed[0]
         return found[0]
 
     def processes(self) -> dict[int, str]:

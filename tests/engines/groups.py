@@ -87,7 +87,7 @@ def planned(case: Case, files: Plain, overlays: t.Sequence[str] = (), free_gib: 
 
 
 class Group:
-    """The ranks of a case. gpus: one for each; node: the folder of what pods keep on their node; more: environment."""
+    """The ranks of a case. gpus: one for each; node: the folder of what pods keep on their node; more: environment; plan: another's."""
 
     def __init__(
         self,
@@ -97,9 +97,10 @@ class Group:
         node: pathlib.Path,
         gpus: t.Sequence[int | str],
         more: t.Mapping[str, str],
+        plan: Plain | None = None,
     ) -> None:
         self.case, self.folder = case, folder
-        self.plan = planned(case, read_model_files(str(models / case.model)))
+        self.plan = plan or planned(case, read_model_files(str(models / case.model)))
         self.started = 0.0
         attached = {"attachment": "vf"} if case.nodes > 1 else {}
         settings = {**attached, "image": PINNED, "api_key_secret": "api-key", "hub_offline": True}
