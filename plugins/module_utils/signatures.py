@@ -9,17 +9,19 @@ masked. Memory does not grow with the log.
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import re
 import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.secrets_in_text import mask
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Severity
 
 PIECE = 2048  # characters of a physical line to search at a time: some logs are one line of progress bars
 OVERLAP = 512  # characters of the previous piece, so that no match is cut in two
 EXCERPT = 300
+LEAST = 4  # characters; a shorter text is not worth searching for
 BEFORE, TAIL = 60, 120  # of an excerpt: characters before the match, and of the line's end, where the cause stands
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
@@ -28,11 +30,31 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What to look for. `literal` is a part of every text that the expression matches; "" if there is none."""
+    """What to look for. texts: of which each line that the expression matches has one; "" is in all lines."""
 
     id: str
     expression: re.Pattern[str]
-    literal: str
+    texts: tuple[str, ...] = ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A pattern with its meaning, from the knowledge base (`knowledge/signatures/`). follows_from: ids, or parts of ids with *."""
+
+    id: str
+    pattern: str
+    severity: Severity
+    cause: str
+    remedy: str = ""
+    benign: bool = False
+    fatal: bool = False
+    component: str = ""
+    source: tuple[str, ...] = ()
+    follows_from: tuple[str, ...] = ()
+
+    def follows(self, others: t.Collection[str]) -> bool:
+        """Whether this one may be a consequence of one of the others."""
+        return any(fnmatch.filter((other for other in others if other != self.id), name) for name in self.follows_from)
 
 
 @dataclass(slots=True)
@@ -65,7 +87,7 @@ def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern
     found = []
     for entry in entries:
         try:
-            found.append(Pattern(str(entry["id"]), re.compile(entry["pattern"]), literal(entry["pattern"])))
+            found.append(Pattern(str(entry["id"]), re.compile(entry["pattern"]), needed(entry["pattern"]) or ("",)))
         except (KeyError, TypeError) as exc:
             raise CollectionError("signatures: each needs an id and a pattern, both strings.") from exc
         except re.error as exc:
@@ -115,6 +137,36 @@ def literal(pattern: str) -> str:
         run = run + plain if plain and depth == 0 else ""
         best = max(best, run, key=len)
     return best
+
+
+@functools.lru_cache(maxsize=1024)
+def needed(pattern: str) -> tuple[str, ...] | None:
+    """Return texts of which a line must contain one for the pattern to match; None if they cannot be determined."""
+    texts = tuple(literal(branch) for branch in branches(pattern))
+    return texts if all(len(text) >= LEAST for text in texts) and "(?i" not in pattern else None
+
+
+def branches(pattern: str) -> list[str]:
+    """Split a pattern at its top-level alternatives."""
+    found = [""]
+    depth, place, inside = 0, 0, False  # inside a set of characters
+    while place < len(pattern):
+        width = 2 if pattern[place] == "\\" else 1
+        char = pattern[place : place + width]
+        if inside:
+            inside = char != "]"
+        elif char == "[":
+            inside = True
+            width = len(re.match(r"\[\^?\]?", pattern[place:])[0])  # type: ignore[index]
+            char = pattern[place : place + width]
+        else:
+            depth += (char == "(") - (char == ")")
+        if char == "|" and depth == 0 and not inside:
+            found.append("")
+        else:
+            found[-1] += char
+        place += width
+    return found
 
 
 def _set_length(pattern: str, start: int) -> int:
@@ -169,23 +221,34 @@ def numbered(text: str) -> t.Iterator[tuple[int, str]]:
         start = end + 1
 
 
+class Matcher:
+    """Finds patterns. One is tried only on lines that have one of its texts."""
+
+    def __init__(self, patterns: t.Iterable[Pattern]) -> None:
+        self._tried = [(text, pattern) for pattern in patterns for text in pattern.texts]
+
+    def find(self, line: str) -> list[tuple[Pattern, re.Match[str]]]:
+        """Return every pattern that a line matches, once, with its first match."""
+        tried = [pattern for text, pattern in self._tried if text in line]
+        found: dict[str, tuple[Pattern, re.Match[str]]] = {}
+        for pattern in tried:
+            if pattern.id not in found and (match := pattern.expression.search(line)):
+                found[pattern.id] = (pattern, match)
+        return list(found.values())
+
+
 class Scan:
     """Looks for all patterns in a log's lines, one at a time. A line counts once for a pattern, in however many pieces it comes."""
 
     def __init__(self, patterns: t.Sequence[Pattern]) -> None:
-        self._patterns = patterns
+        self._matcher = Matcher(patterns)
         self._hits: dict[str, Hit] = {}
         self._number = 0
 
     def see(self, number: int, line: str) -> None:
         """Look at a line."""
         self._number = number
-        for pattern in self._patterns:
-            if pattern.literal not in line:
-                continue
-            match = pattern.expression.search(line)
-            if match is None:
-                continue
+        for pattern, match in self._matcher.find(line):
             hit = self._hits.get(pattern.id)
             if hit is None:
                 named = {key: excerpt(value)[:80] for key, value in match.groupdict().items() if value}

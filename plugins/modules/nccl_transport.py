@@ -204,7 +204,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import pack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import expand, read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 PODS: dict[str, dict[str, object]] = {

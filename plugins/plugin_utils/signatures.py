@@ -13,20 +13,19 @@ import collections
 import fnmatch
 import os
 import pathlib
+import re
 import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures as scanner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import Unreadable, read_in, unpacked
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Pattern, Reading, Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     SEVERITIES,
     CollectionError,
-    Severity,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.explained import PATTERNS, SAME, Traffic
 
 SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
@@ -35,6 +34,21 @@ FILES = 1000  # most files in one folder
 LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm")
 
 Plain = dict[str, t.Any]
+# Lines to show for the verdict on NCCL's traffic; they are no signatures, since neither is a fault by itself.
+OF_TRAFFIC = (
+    Pattern("nccl.~channel", re.compile(r" via NET/Socket/"), (" via NET/Socket/",)),
+    Pattern("nccl.~chosen", re.compile(r"NCCL INFO Using network Socket"), ("Using network Socket",)),
+)
+# What single lines say of the same, by signature.
+SAME = (
+    "engine.nccl-over-sockets",
+    "nccl.~channel",
+    "nccl.~chosen",
+    "nccl.ib-no-device",
+    "nccl.ib-empty-list",
+    "engine.nccl-ib-disabled",
+    "engine.nccl-net-socket",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +61,32 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    """An entry of the table. `follows_from`: ids of the signatures that may cause it."""
+class Traffic:
+    """What carries the traffic, by NCCL's own reader. `cause` and `remedy` are empty where that is no fault."""
 
-    id: str
-    component: str
-    severity: Severity
-    benign: bool
-    cause: str
-    remedy: str
-    source: tuple[str, ...]
-    follows_from: frozenset[str] = frozenset()
-    beside: Beside | None = None
+    verdict: str
+    summary: str
+    severity: t.Literal["error", "warning"] = "warning"
+    cause: str = ""
+    remedy: str = ""
+    source: t.Sequence[str] = ()
+    devices_matter: bool = True  # False: that no RDMA device was found means nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All signatures by id, and their patterns."""
+    """All signatures by id, and their patterns. beside: what harmless ones mean beside others, by id."""
 
     entries: t.Mapping[str, Signature]
     patterns: tuple[Pattern, ...]
+    beside: t.Mapping[str, Beside]
 
     def reasons(self, name: str) -> frozenset[str]:
         """Return all signatures that may cause this one, directly or through others."""
         found: set[str] = set()
         new = [name]
         while new:
-            deeper = self.entries[new.pop()].follows_from - found
+            deeper = set(self.entries[new.pop()].follows_from) - found
             found |= deeper
             new += deeper
         return frozenset(found)
@@ -86,18 +99,19 @@ def load_table(overlays: t.Sequence[str] = ()) -> Table:
     made = {
         name: Signature(
             id=name,
+            pattern=entry["pattern"],
             component=entry["component"],
             severity=entry["severity"],
             benign=entry["benign"],
             cause=entry["cause"],
             remedy=entry["remedy"],
             source=tuple(entry["source"]),
-            follows_from=_named(entry, "follows_from", entry.get("follows_from", ()), entries, faults),
-            beside=_beside(entry, entries, faults),
+            follows_from=tuple(sorted(_named(entry, "follows_from", entry.get("follows_from", ()), entries, faults))),
         )
         for name, entry in entries.items()
     }
-    table = Table(made, tuple(scanner.compile_patterns(entries.values())))
+    beside = {name: said for name, entry in entries.items() if (said := _beside(entry, entries, faults))}
+    table = Table(made, tuple(scanner.compile_patterns(entries.values())), beside)
     for name, entry in entries.items():
         if name in table.reasons(name):
             raise knowledge.KnowledgeError(
@@ -175,7 +189,7 @@ def read_all(texts: t.Iterable[tuple[str, str]], table: Table) -> list[Reading]:
 def _scanned(name: str, lines: t.Iterable[tuple[int, str]], table: Table, nccl: Reader | None) -> Reading:
     if nccl is None:
         return scanner.scan(name, lines, table.patterns)
-    seen = scanner.Scan((*table.patterns, *PATTERNS))
+    seen = scanner.Scan((*table.patterns, *OF_TRAFFIC))
     passing = seen.passing(lines)
     try:
         nccl.read(name, passing)
@@ -241,7 +255,7 @@ def findings(readings: t.Sequence[Reading], table: Table, traffic: Traffic | Non
     first = _of_traffic(traffic, seen)
     known = {name: places for name, places in seen.items() if name in table.entries}
     faults = {name for name in known if not table.entries[name].benign}
-    beside = {name: said for name in known if (said := table.entries[name].beside) and said.signs & faults}
+    beside = {name: said for name, said in table.beside.items() if name in known and said.signs & faults}
     if traffic is not None and not traffic.devices_matter:
         # That a device was not found means nothing then.
         faults -= {name for name in SAME if name in faults and table.entries[name].severity == "info"}

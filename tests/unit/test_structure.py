@@ -11,9 +11,15 @@ from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 PLUGINS = ROOT / "plugins"
 OWN = "ansible_collections.dgxspark.cluster.plugins."
-# The fabric's modules read the node's state by modules that know the fabric's files: one package of two folders.
+# One package each: the fabric's modules read the node's state by modules that know the fabric's files; the doctor is two files.
 TOGETHER = frozenset(
-    ("module_utils/fabric", "module_utils/facts", "module_utils/system", "plugin_utils/nccl", "plugin_utils/signatures")
+    (
+        "module_utils/fabric",
+        "module_utils/facts",
+        "module_utils/system",
+        "plugin_utils/doctor",
+        "plugin_utils/doctor_hardware",
+    )
 )
 
 

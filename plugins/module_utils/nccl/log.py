@@ -14,8 +14,12 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import frames, lines
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Matcher, Signature
-from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import excerpt
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import (
+    Matcher,
+    Signature,
+    compile_patterns,
+    excerpt,
+)
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 MOST_PENDING = 8192  # channel lines of a thread that wait for their communicator
@@ -136,7 +140,7 @@ class Reader:
 
     def __init__(self, signatures: t.Sequence[Signature] = ()) -> None:
         self.evidence = Evidence()
-        self._matcher = Matcher(signatures)
+        self._matcher = Matcher(compile_patterns({"id": each.id, "pattern": each.pattern} for each in signatures))
         self._processes: dict[tuple[str, str, int], int] = {}
         self._begun: dict[int, set[str]] = {}
         self._late: set[int] = set()  # processes that used what they had torn down
@@ -239,11 +243,13 @@ class Reader:
     def _look(self, text: str, process: int | None) -> bool:
         """Look for signatures; return whether one was found."""
         found = self._matcher.find(text)
-        for name, captured in found:
+        for pattern, match in found:
+            name = pattern.id
             sign = self._signs.get((name, process))
             if sign:
                 sign.count += 1
                 continue
+            captured = {key: excerpt(value) for key, value in match.groupdict().items() if value is not None}
             sign = Sign(name, process, excerpt(text), 1, captured, self._ended(process))
             self._signs[name, process] = sign
             self.evidence.signs.append(sign)

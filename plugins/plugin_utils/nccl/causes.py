@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process, Sign
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import SEVERITIES, Finding, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import runs
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import Communicator

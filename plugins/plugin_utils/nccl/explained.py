@@ -8,31 +8,14 @@ A line alone does not show that: whether it is a fault that no RDMA device was f
 
 from __future__ import annotations
 
-import re
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence
-from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Pattern
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import Traffic
 
-# Lines to show for the verdict; they are no signatures, since neither is a fault by itself.
-PATTERNS = (
-    Pattern("nccl.~channel", re.compile(r" via NET/Socket/"), " via NET/Socket/"),
-    Pattern("nccl.~chosen", re.compile(r"NCCL INFO Using network Socket"), "Using network Socket"),
-)
-# What single lines say of the same, by signature.
-SAME = (
-    "engine.nccl-over-sockets",
-    "nccl.~channel",
-    "nccl.~chosen",
-    "nccl.ib-no-device",
-    "nccl.ib-empty-list",
-    "engine.nccl-ib-disabled",
-    "engine.nccl-net-socket",
-)
 # The verdict's causes that say why there is no RDMA, the plainest first.
 _WHY = (
     "ib-disabled",
@@ -47,19 +30,6 @@ _WHY = (
     "tcp-unexplained",
 )
 _SOURCE = ["NCCL src/transport/net_ib, src/transport/net_socket.cc and src/transport/net.cc: its channel lines"]
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """What carries the traffic. `cause` and `remedy` are empty where that is no fault."""
-
-    verdict: str
-    summary: str
-    severity: t.Literal["error", "warning"] = "warning"
-    cause: str = ""
-    remedy: str = ""
-    source: t.Sequence[str] = ()
-    devices_matter: bool = True  # False: that no RDMA device was found means nothing
 
 
 def traffic(evidence: Evidence, planned: bool = False, overlays: t.Sequence[str] = ()) -> Traffic | None:

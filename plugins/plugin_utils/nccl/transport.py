@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import said
@@ -17,7 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 COMPONENTS = ("nccl", "torch")
-_FIELDS = {field.name for field in dataclasses.fields(Signature)}
+_FIELDS = {field.name for field in dataclasses.fields(Signature)} - {"component", "source"}  # what a node needs
 
 
 def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.lines import NOWHERE, Device, Link, LocalGid
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Evidence, Process
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import causes, runs
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.communicators import (

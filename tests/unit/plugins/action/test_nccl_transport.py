@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.action.nccl_transport import A
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.evidence import pack
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import expand, read_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.signatures import Signature
+from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.tests.unit import nccl_logs as made
 

@@ -303,7 +303,7 @@ def test_a_vf_that_is_not_on_the_node_is_known_however_it_was_looked_for(words: 
     assert [finding["id"] for finding in explain(events=said)["findings"]] == ["k3s.vf-not-found"]
 
 
-BESIDE = [(name, sign) for name, entry in TABLE.entries.items() if entry.beside for sign in sorted(entry.beside.signs)]
+BESIDE = [(name, sign) for name, said in TABLE.beside.items() for sign in sorted(said.signs)]
 
 
 @pytest.mark.parametrize(("name", "sign"), BESIDE)
