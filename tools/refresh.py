@@ -1,7 +1,9 @@
 """What is newer than the knowledge: releases of engines and of the platform's parts, and the registries of recipes.
 
-Usage: refresh.py [--new ENGINE]. Prints a report in Markdown: what is newer, what it touches, what a person must decide. It changes
-nothing. --new prints the engine's releases beyond its newest flag table, one a line, for tools/add_engine.py, which adds them.
+Usage: refresh.py [--write] | --new ENGINE | --looked KIND [PART=VERSION …]. Prints a report in Markdown: what is newer, what it touches,
+what a person must decide, and when each kind of knowledge was last held against its sources. --write dates the kinds of which all was
+reached (knowledge/looks); --looked dates one that a person has gone through, with the newest releases seen. --new prints the engine's
+releases beyond its newest flag table, one a line, for tools/add_engine.py, which adds them.
 What is looked at: tools/refresh.yml. What cannot be reached is listed as not looked at. GITHUB_TOKEN raises GitHub's limit.
 """
 
@@ -13,6 +15,7 @@ import pathlib
 import re
 import runpy
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -31,6 +34,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches  # noqa: E402
 
+LOOKS = ROOT / "knowledge" / "looks" / "last.yml"
+HEAD = (
+    "---\n# yaml-language-server: $schema=../schema/files/looks.json\n# yamllint disable rule:line-length rule:indentation\n"
+    "# When each kind of knowledge was last held against its sources. Written by tools/refresh.py (--write, --looked).\n"
+)
 INDEX, GITHUB = "https://pypi.org/pypi", "https://api.github.com/repos"
 Plain = dict[str, Any]
 
@@ -168,22 +176,54 @@ def platform(asked: Asked, looked: Plain) -> list[str]:
     return lines
 
 
+def today() -> str:
+    """Return the day."""
+    return datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+
+
+def reached(asked: Asked, looked: Plain) -> list[str]:
+    """Return the kinds of knowledge all of whose sources were reached."""
+    return [kind for kind, names in looked["dates"].items() if not asked.unreached.keys() & set(names)]
+
+
+def dated(text: str, kinds: Iterable[str], day: str, newest: Plain | None = None) -> str:
+    """Return the file of last looks with these kinds' day, and the newest releases that were seen of a kind's parts."""
+    entries = yaml.safe_load(text)["entries"]
+    if unknown := set(kinds) - {entry["id"] for entry in entries}:
+        raise SystemExit(f"There is no knowledge of kind {', '.join(sorted(unknown))}.")
+    for entry in entries:
+        if entry["id"] in kinds:
+            entry["looked"] = day
+            if newest:
+                entry["newest"] = {**entry.get("newest", {}), **newest}
+        knowledge.validate("looks", entry, str(LOOKS))
+    return HEAD + yaml.safe_dump({"entries": entries}, sort_keys=False, default_flow_style=None, width=10000)
+
+
+def last_looks() -> list[str]:
+    """Return the report's lines on when each kind was last looked at, the oldest first."""
+    days: dict[str, list[str]] = {}
+    for kind, entry in sorted(knowledge.load("looks").items()):
+        days.setdefault(entry["looked"], []).append(kind)
+    return [f"- {day}: {', '.join(kinds)}" for day, kinds in sorted(days.items())]
+
+
 def report(asked: Asked, looked: Plain) -> str:
     """Return the report."""
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     parts = {
         "Engines": engines(asked, looked["packages"]),
         "Packages": packages(asked, looked["packages"]),
         "Platform": platform(asked, looked["releases"]),
         "Recipes": [f"- {name}: newest commit {seen}" for name in looked["recipes"] if (seen := asked.commit(name))],
         "Not looked at": [f"- {name}: {why}" for name, why in asked.unreached.items()],
+        "Last looks before this one": last_looks(),
     }
     missed = {"Platform": looked["releases"], "Recipes": looked["recipes"], "Engines": looked["packages"]}
     shown = []
     for name, lines in parts.items():
         whole = not asked.unreached.keys() & set(missed.get(name, ()))
         shown.append(f"## {name}\n\n" + "\n".join(lines or ["- nothing" if whole else "- not looked at"]))
-    return "\n\n".join([f"# What is newer than the knowledge, {today}", *shown]) + "\n"
+    return "\n\n".join([f"# What is newer than the knowledge, {today()}", *shown]) + "\n"
 
 
 def main(arguments: list[str]) -> int:
@@ -194,9 +234,17 @@ def main(arguments: list[str]) -> int:
         newest = Version(tables(engine)[-1])
         print("\n".join(each for each in without_table(engine, asked.package(engine)) if Version(each) > newest))
         return int(bool(asked.unreached))
-    if arguments:
+    held = LOOKS.read_text(encoding="utf-8")
+    if arguments[:1] == ["--looked"] and len(arguments) > 1:
+        parts = dict(each.split("=", 1) for each in arguments[2:])
+        LOOKS.write_text(dated(held, [arguments[1]], today(), parts), encoding="utf-8")
+        return 0
+    if arguments not in ([], ["--write"]):
         raise SystemExit(__doc__)
-    print(report(asked, yaml.safe_load((ROOT / "tools" / "refresh.yml").read_text(encoding="utf-8"))), end="")
+    looked = yaml.safe_load((ROOT / "tools" / "refresh.yml").read_text(encoding="utf-8"))
+    print(report(asked, looked), end="")
+    if arguments:
+        LOOKS.write_text(dated(held, reached(asked, looked), today()), encoding="utf-8")
     return 0
 
 

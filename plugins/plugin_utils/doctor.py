@@ -23,7 +23,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_hardware, known_bad, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_hardware, known_bad, looks, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, period, together, why
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
@@ -45,6 +45,7 @@ class SiteState:
     health_errors: t.Mapping[str, str]
     limits: Entry
     known_bad: t.Sequence[Entry]
+    looked: Entry  # the last look at the platform's parts
     table: signatures.Table
     needed_gib: float | None = None  # free memory that the serving plan needs before loading
     pinned_gid: bool = False
@@ -79,6 +80,7 @@ def examine(state: SiteState) -> list[Diagnosis]:
         _versions,
         _reboots,
         _known_bad,
+        _newer,
         doctor_hardware.memory,
         doctor_hardware.fragments,
         doctor_hardware.gpus,
@@ -322,6 +324,17 @@ def _known_bad(state: SiteState) -> t.Iterator[Diagnosis]:
             finding.remedy,
             source=tuple(map(str, finding.source)),
         )
+
+
+def _newer(state: SiteState) -> t.Iterator[Diagnosis]:
+    hosts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in state.evidence.hosts:
+        for component, said in looks.newer_parts(platform(state, name), state.looked).items():
+            hosts[component][said].append(name)
+    if hosts:
+        where = dict.fromkeys(name for said in hosts.values() for names in said.values() for name in names)
+        text = " ".join(said for each in hosts.values() for said in each)
+        yield Diagnosis("versions.newer", "info", ", ".join(where), text, "", looks.REMEDY, source=("knowledge/looks",))
 
 
 def _journals(state: SiteState) -> t.Iterator[Diagnosis]:

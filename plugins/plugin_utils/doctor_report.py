@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, looks, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import tally as tally_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
@@ -67,6 +67,7 @@ def build(
         health_errors=errors,
         limits=knowledge.get("health", hardware, overlays),
         known_bad=list(knowledge.shared("versions", overlays).values()),
+        looked=looks.parts(overlays),
         table=signatures.load_table(overlays),
         needed_gib=meta.get("needed_gib"),
         pinned_gid=bool(meta.get("pinned_gid")),

@@ -62,8 +62,32 @@ def test_what_was_not_reached_is_said(report: str) -> None:
     assert "## Not looked at" in report and "- up/gone: " in report.partition("## Not looked at")[2]
 
 
+def test_only_kinds_all_of_whose_sources_were_reached_are_dated() -> None:
+    asked = TOOL["Asked"]("x", "x")
+    asked.unreached["up/gone"] = "no answer"
+    kinds = TOOL["reached"](asked, {"dates": {"engines": ["vllm"], "platform": ["up/multus", "up/gone"]}})
+    assert kinds == ["engines"]
+    held = TOOL["LOOKS"].read_text(encoding="utf-8")
+    made = TOOL["dated"](held, kinds, "2099-01-01")
+    assert made.count("2099-01-01") == 1 and TOOL["dated"](made, [], "x") == made
+    newer = TOOL["yaml"].safe_load(TOOL["dated"](held, ["versions"], "2099-01-01", {"kernel": "9.0.0"}))["entries"]
+    assert [e["newest"]["kernel"] for e in newer if e["id"] == "versions"] == ["9.0.0"]
+    with pytest.raises(SystemExit, match="nothing-of-ours"):
+        TOOL["dated"](held, ["nothing-of-ours"], "2099-01-01")
+    with pytest.raises(TOOL["CollectionError"], match="looked"):
+        TOOL["dated"](held, ["versions"], "soon")
+
+
+def test_the_report_says_when_each_kind_was_last_looked_at(report: str) -> None:
+    said = report.partition("## Last looks before this one")[2]
+    assert all(kind in said for kind in TOOL["knowledge"].load("looks"))
+
+
 def test_what_is_looked_at_exists() -> None:
     looked = TOOL["yaml"].safe_load((ROOT / "tools" / "refresh.yml").read_text(encoding="utf-8"))
+    named = {*looked["packages"], *looked["releases"]}
+    by_refresh = {kind for kind, entry in TOOL["knowledge"].load("looks").items() if entry["by"] == "refresh"}
+    assert by_refresh == set(looked["dates"]) and all(set(each) <= named for each in looked["dates"].values())
     for entry in looked["packages"].values():
         if "known" in entry:
             assert (ROOT / entry["known"].partition(": ")[0]).exists()

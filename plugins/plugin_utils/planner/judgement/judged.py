@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ..vocabulary.arguments import NEWER
+
 Plain = dict[str, t.Any]
 WHAT = ("flags", "rules", "memory", "speed", "platform")
 
@@ -20,7 +22,7 @@ def judged(plan: t.Mapping[str, t.Any], kernel_known: bool) -> dict[str, str]:
     engine = f"{plan['engine']['name']} {plan['engine']['version']}"
     no_facts = "no facts of this model"
     return {
-        "flags": f"no table of {engine}" if rules & {"arguments.table", "arguments.version"} else "",
+        "flags": f"no table of {engine}" if rules & {"arguments.table", "arguments.version", NEWER} else "",
         "rules": f"not those of the model, {no_facts}" if "facts.unjudged" in rules else "",
         "memory": "" if plan["memory"] else no_facts,
         "speed": _speed(plan, no_facts),

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, looks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
@@ -37,6 +37,7 @@ class Base:
     rows: t.Mapping[tuple[str, str], tuple[evidence.Row, ...]]
     images: images.Images
     known_bad: tuple[knowledge.Entry, ...]
+    looked: knowledge.Entry
     measurements: tuple[knowledge.Entry, ...]
     constants: t.Mapping[str, knowledge.Entry]
     patches: tuple[patches.Patch, ...]
@@ -69,6 +70,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         rows={key: tuple(value) for key, value in rows.items()},
         images=images.load_images(overlays),
         known_bad=tuple(knowledge.load("versions", overlays).values()),
+        looked=looks.parts(overlays),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants=knowledge.load("constants", overlays),
         patches=patches.load_patches(overlays),
@@ -398,6 +400,15 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
     return evidence.Run(configuration, runs, document, lambda key: resolved.flag_default(key, parser)[0])
 
 
+def _newer(platform: t.Mapping[str, str], known: Base) -> list[Finding]:
+    """Return the finding on parts of the platform that are newer than the knowledge."""
+    said = looks.newer_parts(platform, known.looked)
+    text = " ".join(said.values())
+    return (
+        [Finding("platform.newer", "info", "", text, looks.REMEDY, tuple(said), ("knowledge/looks",))] if said else []
+    )
+
+
 def judge(
     profile: Profile,
     known: Base,
@@ -448,6 +459,7 @@ def judge(
         shown = {"kernel": kernel, "cmdline": platform.get("cmdline", "")}
         bad_kernel, _none = platform_findings(shown, known.known_bad, whole="cmdline" in platform)
         found += [dataclasses.replace(f, message=f"{', '.join(hosts)}: {f.message}") for f in bad_kernel]
+    found += _newer({"kernel": ", ".join(kernels or ()), **platform}, known)
     rows = known.rows.get((model_key(profile.model), engine.name), ()) if use_evidence else ()
     made = _made(profile)
     run = dataclasses.replace(

@@ -17,14 +17,20 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import counted, release, same_release
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import looks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import (
+    counted,
+    names_release,
+    release,
+    same_release,
+)
 
 from . import flag_table
 from .settings import Tables, load_tables, read_layer
 
 __all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "say"]
 Entry = t.Mapping[str, t.Any]
-
+NEWER = "engine.newer"  # the finding on a release that is newer than all tables
 
 # Settings whose value a checkpoint replaces before the engine checks it: vLLM 0.20.0 config/model.py:977, where
 # modelopt.py:1033 returns modelopt_fp4 regardless of the request; runs with --quantization fp4 were published.
@@ -356,10 +362,21 @@ class _Build:
     def untabled(self) -> Finding:
         """Report that another version's table is used, and where the tables on both sides differ in the flags used."""
         sides = self.tables.neighbours(self.engine, self.version)
+        newest = sides[-1].version
+        if names_release(self.version) and counted(self.version) > release(newest):
+            return Finding(
+                NEWER,
+                "info",
+                "engine.version",
+                f"{looks.newer_engine(self.engine, self.version, newest)}: that table is used, and rules count the release as newer than "
+                "all others.",
+                "Have the image read with playbooks/inspect_image.yml (or k8s_dgx_inspect_image: true).",
+                source=("knowledge/looks",),
+            )
         used = [*(place.removeprefix("--") for place in self.flags), *self.objects]
         differ = sorted({f"--{flag}" for flag in used if sides[0].spec(flag) != sides[-1].spec(flag)})
         between = " and ".join(side.version for side in sides)
-        newest = (
+        newer = (
             ", and rules count the version as newer than all others"
             if counted(self.version) > release(sides[-1].version)
             else ""
@@ -369,7 +386,7 @@ class _Build:
             "arguments.table",
             "warning",
             "engine.version",
-            f"There is no flag table for {self.what}, so the table of {self.parser.version} is used{newest}. The tables of {between} {told}.",
+            f"There is no flag table for {self.what}, so the table of {self.parser.version} is used{newer}. The tables of {between} {told}.",
             "Look at these flags in the image (--help)." if differ else "Nothing needs to be done.",
         )
 

@@ -182,6 +182,14 @@ def test_versions_known_to_be_bad_are_named_once_for_all_nodes(cluster: Cluster)
     assert found(cluster) == []
 
 
+def test_versions_newer_than_the_knowledge_are_named_once_for_all_nodes(cluster: Cluster) -> None:
+    for seen in cluster.hosts.values():
+        seen["health"]["versions"] |= {"kernel": "8.0.0-1001-nvidia", "k3s": "v1.99.0+k3s1"}
+    (said,) = [each for each in examine(cluster)["findings"] if each["id"] == "versions.newer"]
+    assert said["severity"] == "info" and said["where"].count("spark") == len(cluster.hosts)
+    assert "8.0.0-1001-nvidia is newer" in said["symptom"] and "v1.99.0+k3s1" in said["symptom"]
+
+
 def test_a_version_that_is_no_number_is_no_crash(cluster: Cluster) -> None:
     for seen in cluster.hosts.values():
         seen["health"]["versions"]["driver"] = "unknown"

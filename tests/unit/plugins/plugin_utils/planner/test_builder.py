@@ -42,10 +42,12 @@ def test_a_release_without_a_table_does_not_block_the_plan() -> None:
     engine = {"version": "0.5.99", "versions": "", "image": "mine:latest"}
     settings = {"moe_runner_backend": "flashinfer_cutlass", "their_new_flag": 3}
     plan = launch_plan(PROFILE, {"hosts": HOSTS}, {"variant": "plain", "engine": engine, "settings": settings})
-    found = {f["rule"]: f for f in plan["findings"] if f["rule"].startswith("arguments.")}
-    assert plan["verdict"] == "unproven"
-    assert found["arguments.table"]["severity"] == found["arguments.passed-on"]["severity"] == "warning"
-    assert "0.5.23 is used" in found["arguments.table"]["message"]
+    found = {f["rule"]: f for f in plan["findings"] if f["rule"].startswith(("arguments.", "engine."))}
+    assert plan["verdict"] == "unproven" and plan["not_judged"]["flags"] == "no table of sglang 0.5.99"
+    assert found["engine.newer"]["severity"] == "info" and "arguments.table" not in found
+    assert "SGLang 0.5.99 is newer than the newest table, 0.5.23" in found["engine.newer"]["message"]
+    assert "inspect_image" in found["engine.newer"]["remedy"]
+    assert found["arguments.passed-on"]["severity"] == "warning"
     assert found["arguments.passed-on"]["names"] == ["their_new_flag"]
     argv = plan["ranks"][0]["argv"]
     assert argv[argv.index("--their-new-flag") + 1] == "3"
