@@ -18,7 +18,7 @@ SHARE = 0.8  # of the figures that an interval holds
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One measured figure. accepted: tokens per step, if the row states them."""
+    """One measured figure. accepted: tokens per step, if the row states them. alike: all requests brought one text."""
 
     config: str
     group: str
@@ -31,6 +31,7 @@ class Point:
     context: float | None
     accepted: float | None
     source: str
+    alike: bool = False
 
 
 def weights(points: t.Sequence[Point]) -> list[float]:
