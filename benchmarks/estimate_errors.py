@@ -18,7 +18,8 @@ SHARE = 0.8  # of the figures that an interval holds
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One measured figure. accepted: tokens per step, if the row states them. alike: all requests brought one text."""
+    """One measured figure. accepted: tokens per step, if the row states them. alike: all requests brought one text. waits: a long
+    prompt and a short answer, so that decoding waits for the prefill of others."""
 
     config: str
     group: str
@@ -32,6 +33,7 @@ class Point:
     accepted: float | None
     source: str
     alike: bool = False
+    waits: bool = False
 
 
 def weights(points: t.Sequence[Point]) -> list[float]:
@@ -61,7 +63,12 @@ def near(requests: int) -> str:
     return f"n{min(estimate.LEVELS, key=lambda level: abs(math.log(level / requests)))}"
 
 
-def wanted(points: t.Sequence[Point], level: str, drafted: bool) -> list[int]:
+def kind_of(point: Point) -> str:
+    """Return the kind of interval that a figure belongs to."""
+    return "plain" if not point.draft else "blocks" if of_blocks(point.draft) else "drafted"
+
+
+def wanted(points: t.Sequence[Point], level: str, kind: str) -> list[int]:
     """Return the places of the figures that an interval is made of.
 
     Without speculation, only stock builds; with it, all builds, since other owners draft only on patched ones.
@@ -69,16 +76,16 @@ def wanted(points: t.Sequence[Point], level: str, drafted: bool) -> list[int]:
     return [
         i
         for i, p in enumerate(points)
-        if bool(p.draft) == drafted and (drafted or not p.patched) and near(p.requests) == level
+        if kind_of(p) == kind and (kind != "plain" or not p.patched) and near(p.requests) == level
     ]
 
 
-def factors(points: t.Sequence[Point], values: t.Sequence[float], level: str, drafted: bool) -> list[float]:
+def factors(points: t.Sequence[Point], values: t.Sequence[float], level: str, kind: str) -> list[float]:
     """Return the factors below and above an estimate that hold SHARE of the figures at about so many requests.
 
     Each model counts as in the fit. The tails are those of one model more, which is the next one (as in a conformal interval).
     """
-    places = wanted(points, level, drafted)
+    places = wanted(points, level, kind)
     some = [points[i] for i in places]
     ordered = sorted(zip([-values[i] for i in places], weights(some), strict=True))
     models = len({p.group for p in some})
@@ -92,11 +99,18 @@ def factors(points: t.Sequence[Point], values: t.Sequence[float], level: str, dr
 
 
 def intervals(points: t.Sequence[Point], values: t.Sequence[float]) -> dict[str, dict[str, list[float]]]:
-    """Return the intervals of plain and of drafted configurations, each by the number of requests."""
-    return {
-        name: {f"n{n}": factors(points, values, f"n{n}", drafted) for n in estimate.LEVELS}
-        for name, drafted in (("plain", False), ("drafted", True))
+    """Return the intervals of plain and of drafted configurations and of drafters of blocks, each by the number of requests.
+
+    Of drafters of blocks there are few models, whose figures hang on the text: theirs holds those of all numbers of requests.
+    """
+    shown = {
+        name: {f"n{n}": factors(points, values, f"n{n}", name) for n in estimate.LEVELS}
+        for name in ("plain", "drafted")
     }
+    levels = [f"n{n}" for n in estimate.LEVELS if wanted(points, f"n{n}", "blocks")]
+    ends = [factors(points, values, level, "blocks") for level in levels]
+    widest = [min([1.0, *(low for low, _high in ends)]), max([1.0, *(high for _low, high in ends)])]
+    return shown | {"blocks": {f"n{n}": widest for n in estimate.LEVELS}}
 
 
 def held(points: t.Sequence[Point], values: t.Sequence[float]) -> list[bool]:
@@ -107,7 +121,7 @@ def held(points: t.Sequence[Point], values: t.Sequence[float]) -> list[bool]:
         shown = intervals([points[i] for i in kept], [values[i] for i in kept])
         for i, p in enumerate(points):
             if p.group == group:
-                low, high = shown["drafted" if p.draft else "plain"][near(p.requests)]
+                low, high = shown[kind_of(p)][near(p.requests)]
                 found[i] = low <= math.exp(-values[i]) <= high
     return found
 
@@ -119,12 +133,38 @@ def kinds(point: Point) -> t.Iterator[str]:
     yield f"engine {point.profile.engine.name}"
     yield f"nodes {point.profile.nodes}"
     yield "drafter " + ("none" if not point.draft else "of blocks" if of_blocks(point.draft) else "of tokens")
+    if not point.draft:
+        yield f"engine {point.profile.engine.name} without drafts"
+        yield f"nodes {point.profile.nodes} without drafts"
     yield near(point.requests).replace("n", "requests ")
     yield f"source {'logs of this stack' if point.source == 'log' else 'other owners'}"
 
 
-def classes(points: t.Sequence[Point], values: t.Sequence[float]) -> t.Iterator[str]:
-    """Yield the table of errors of left-out models: each configuration counts once, then each model once."""
+def apart(points: t.Sequence[Point]) -> t.Iterator[str]:
+    """Yield how far owners are apart who run one model, in the same formats, drafts and spread, with as many requests."""
+    same = collections.defaultdict(list)
+    for p in points:
+        if p.source != "log":
+            precision = tuple(sorted((kind, str(form)) for kind, form in p.profile.precision.items()))
+            draft = (p.draft.algorithm, p.draft.steps) if p.draft else None
+            same[p.group, p.profile.nodes, precision, draft, p.requests].append(p)
+    for name, drafted in (("without drafts", False), ("with drafts", True)):
+        ratios = [
+            max(a.measured, b.measured) / min(a.measured, b.measured) - 1
+            for of in same.values()
+            for i, a in enumerate(of)
+            for b in of[i + 1 :]
+            if a.config != b.config and bool(a.draft) == drafted
+        ]
+        if ratios:
+            yield f"Owners of one configuration {name} are apart by a median of {statistics.median(ratios):.0%} ({len(ratios)} pairs)"
+
+
+def classes(points: t.Sequence[Point], values: t.Sequence[float], stated: t.Sequence[float]) -> t.Iterator[str]:
+    """Yield the table of errors of left-out models: each configuration counts once, then each model once.
+
+    stated: the errors with the tokens per step that the rows state; the rows' own lines come last.
+    """
     inside = held(points, values)
     yield "| left out | models | configurations | median error | of models | bias | inside 80 % |"
     yield "|---|---|---|---|---|---|---|"
@@ -142,6 +182,16 @@ def classes(points: t.Sequence[Point], values: t.Sequence[float]) -> t.Iterator[
             f"| {name} | {len({p.group for p in some})} | {len(configs)} | {middle:.1%} | {models:.1%} | {bias:.2f} | "
             f"{share:.0%} of {len(own)} |"
         )
+    for kind in ("blocks", "drafted"):
+        own_ = [(p, v) for p, v in zip(points, stated, strict=True) if p.accepted and kind_of(p) == kind]
+        if own_:
+            some, off = [p for p, _v in own_], [v for _p, v in own_]
+            middle, _most, models = summary(some, off)
+            name = "of blocks" if kind == "blocks" else "of tokens"
+            yield (
+                f"| drafter {name}, the tokens of a step being those that the row states | {len({p.group for p in some})} | "
+                f"{len({p.config for p in some})} | {middle:.1%} | {models:.1%} | {math.exp(statistics.median(off)):.2f} | |"
+            )
 
 
 def by_config(points: t.Sequence[Point], values: t.Sequence[float]) -> dict[str, float]:

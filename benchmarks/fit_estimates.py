@@ -28,7 +28,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
-from estimate_errors import Point, classes, intervals, of_blocks, summary, weights  # noqa: E402
+from estimate_errors import Point, apart, classes, intervals, of_blocks, summary, weights  # noqa: E402
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
@@ -61,7 +61,8 @@ GUESS = {
     "experts.fp8": (1.4, 1.4),
     "experts.fp4": (1.4, 1.4),
     "cache": (1.5, 1.5),
-    "compute": (1.0, 1.5),
+    # 60 TFLOPS in BF16 instead of the nominal 100, as J. Carmack and A. Hannun measured (banandre.com, 2025-10-28); off by that much.
+    "compute": (1.67, 1.5),
     "blocks": (10e-6, 2.0),
     "blocks.states": (20e-6, 2.0),
     "blocks.experts": (20e-6, 2.0),
@@ -82,6 +83,8 @@ GUESS = {
     "accept.DFLASH": (0.8, 1.15),
     "patched": (0.95, 1.2),
 }
+# Prompts so many times as long as their answers: the figure is as much of the others' prefill as of decoding, which alone is estimated.
+PREFILL = 10
 NOISE = 0.08  # how far two runs of one configuration differ; a guess's factor is weighed against it
 # What a kernel that only reads was seen to reach on a Spark, GB/s: antirez/ds4#773, 2026-08-10, 231 to 234.
 REACHED = 234.0
@@ -158,7 +161,7 @@ def speed_points() -> t.Iterator[Point]:
                 accepted = 1 + rate * draft.steps if draft and rate else None
                 yield Point(
                     name, group_of(facts), own, settings, draft, row["n"], total, patched, context, accepted, "speeds",
-                    alike="texts" in entry,
+                    alike="texts" in entry, waits=row["n"] > 1 and row.get("prompt", 0) > PREFILL * row.get("output", math.inf),
                 )  # fmt: skip
 
 
@@ -308,9 +311,9 @@ def acceptance(points: t.Sequence[Point]) -> list[float]:
     return list(min(grid, key=lambda pair: off(*pair)))
 
 
-def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> list[float]:
-    """Return log(predicted / measured) of every point, with its model left out of the fit."""
-    found: dict[int, float] = {}
+def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> tuple[list[float], list[float]]:
+    """Return log(predicted / measured) of every point with its model left out of the fit: of the usual tokens per step, and of the stated."""
+    found: dict[int, tuple[float, float]] = {}
     for group in sorted({p.group for p in points}):
         others = [p for p in points if p.group != group]
         curve = acceptance(others)
@@ -319,8 +322,9 @@ def unseen(points: t.Sequence[Point], base: estimate.Figures, whole: Logs) -> li
         logs = fit(others, own, whole)
         for i, point in enumerate(points):
             if point.group == group:
-                found[i] = math.log(predicted(unseen_text(point), logs, own) / point.measured)
-    return [found[i] for i in range(len(points))]
+                usual_, stated = (predicted(each, logs, own) for each in (unseen_text(point), point))
+                found[i] = (math.log(usual_ / point.measured), math.log(stated / point.measured))
+    return [found[i][0] for i in range(len(points))], [found[i][1] for i in range(len(points))]
 
 
 def table(points: t.Sequence[Point], seen: t.Sequence[float], left_out: t.Sequence[float]) -> t.Iterator[str]:
@@ -365,7 +369,9 @@ def main() -> int:
         points.remove(point)
     for name in sorted({p.config for p in points if unlike(p)}):
         print(f"left aside, drafts of one repeated text, of which no number is stated: {name}")
-    points = [p for p in points if not unlike(p)]
+    for point in [p for p in points if p.waits]:
+        print(f"left aside, it waits for the prefill of others: {point.config} n{point.requests} {point.measured:g}")
+    points = [p for p in points if not unlike(p) and not p.waits]
     logs = fit(points, base)
     made = figures_of(logs, base)
     seen = [math.log(predicted(unseen_text(p), logs, base) / p.measured) for p in points]
@@ -375,7 +381,7 @@ def main() -> int:
     for key, value in logs.items():
         print(f"{key:<14} {math.exp(value):.4g}  (first guess {GUESS[key][0]:g})")
     print(f"acceptance of a drafter's first token {curve[0]:.3f}, of each further one × {curve[1]:.3f}")
-    left_out = seen if chosen.quick else unseen(points, base, logs)
+    left_out, stated = (seen, seen) if chosen.quick else unseen(points, base, logs)
     stock = [(p, u) for p, u in zip(points, left_out, strict=True) if not p.patched]
     for name, some in (("all", list(zip(points, left_out, strict=True))), ("stock builds", stock)):
         middle, most, models = summary([p for p, _u in some], [u for _p, u in some])
@@ -386,7 +392,8 @@ def main() -> int:
     for name, levels in shown.items():
         print(f"left out, {name}: four of five figures are {levels} times the estimate")
     print("Inside: in the interval made without the figure's model")
-    print(*classes(points, left_out), sep="\n")
+    print(*classes(points, left_out, stated), sep="\n")
+    print(*apart(points), sep="\n")
     socket = [(p, u) for p, u in zip(points, left_out, strict=True) if p.settings.get("nccl_transport") == "socket"]
     print(f"left out, sockets: {', '.join(f'{p.config} {math.expm1(u):+.0%}' for p, u in socket)}")
     print("Below: estimate/measured tokens/s with the model left out of the fit")
@@ -416,6 +423,7 @@ def main() -> int:
                 "Fitted by benchmarks/fit_estimates.py on knowledge/evidence and knowledge/speeds; benchmarks/results/estimates.txt",
                 "costs.stages and interval.rare are guesses",
                 "bandwidth_gb_s: NVIDIA's data sheet of the DGX Spark; flops: a fifth of the FP4 peak without sparsity, for BF16",
+                "costs.compute: its guess is 60 TFLOPS in BF16, measured by J. Carmack and A. Hannun (banandre.com, 2025-10-28)",
             ],
             "verified": "measured",
         }  # fmt: skip

@@ -95,7 +95,7 @@ class Figures:
 
     acceptance: by algorithm, the probability of accepting the first drafted token and its decay per further token; spread:
     how much a further request (others) or a drafted token (drafts) reaches other experts, 1 is random; interval:
-    lower and upper factors by number of requests: plain, drafted, rare (pipeline stages or sockets). texts: by kind of
+    lower and upper factors by number of requests: plain, drafted, blocks (drafters of blocks), rare (pipeline stages or sockets). texts: by kind of
     text, the odds that a draft passes as a share of the usual odds. canvas_copies: of the engine's sampler, see `_denoising`; set by
     the plan.
     """
@@ -396,7 +396,8 @@ def estimate(
     made = {f"n{n}": tokens_per_second(profile, settings, runs, n, figures) for n in LEVELS}
     cut = profile.cut
     rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
-    factors = figures.interval["rare" if rare else "drafted" if runs else "plain"]
+    kind = "plain" if not runs else "blocks" if runs.algorithm.upper() in BLOCK_DRAFTERS else "drafted"
+    factors = figures.interval["rare" if rare else kind]
     least, most = 1.0, 1.0
     if facts.diffusion:
         few, usual, many = facts.diffusion.tokens
