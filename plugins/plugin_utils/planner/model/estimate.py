@@ -397,7 +397,7 @@ def estimate(
     cut = profile.cut
     rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
     kind = "plain" if not runs else "blocks" if runs.algorithm.upper() in BLOCK_DRAFTERS else "drafted"
-    factors = figures.interval["rare" if rare else kind]
+    factors = figures.interval["rare" if rare else kind if kind in figures.interval else "drafted"]
     least, most = 1.0, 1.0
     if facts.diffusion:
         few, usual, many = facts.diffusion.tokens

@@ -232,6 +232,19 @@ def test_drafts_pass_more_often_in_code_than_in_prose() -> None:
     assert plain["texts"] == {}
 
 
+def test_a_drafter_of_blocks_has_an_interval_of_its_own() -> None:
+    block = Draft("DFLASH", 7, 1, 8, False)
+    own, without = FIGURES.interval["blocks"]["n1"], {k: v for k, v in FIGURES.interval.items() if k != "blocks"}
+    for figures, (low, high) in (
+        (FIGURES, own),
+        (dataclasses.replace(FIGURES, interval=without), FIGURES.interval["drafted"]["n1"]),
+    ):
+        found = t.cast(dict[str, t.Any], estimate.estimate(profile(), {}, block, figures))
+        exact = speed(profile(), 1, block)
+        assert found["low"]["n1"] == pytest.approx(exact * low, abs=0.051)
+        assert found["high"]["n1"] == pytest.approx(exact * high, abs=0.051)
+
+
 def test_an_interval_is_that_of_the_requests() -> None:
     factors = {"n1": (0.9, 1.1), "n4": (0.8, 1.2), "n8": (0.7, 1.3)}
     figures = dataclasses.replace(FIGURES, interval={**FIGURES.interval, "plain": factors})
