@@ -1,4 +1,4 @@
-"""Write the guide of all shipped models: docs/docsite/rst/guide_models.rst, from the profiles, as the planner judges them.
+"""Write the guide of all shipped models, docs/docsite/rst/guide_models.rst, and README's sample, from the profiles, as the planner judges them.
 
 Usage: python tools/model_table.py
 """
@@ -22,6 +22,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
 )
 
 GUIDE = ROOT / "docs" / "docsite" / "rst" / "guide_models.rst"
+README = ROOT / "README.md"
+SAMPLE = re.compile(r"(?s)(-e sparks=2\n\n```text\n).*?(\n…\n```)")  # what README shows of `models -e sparks=2`
+SHOWN = 7  # rows of it
 WIDTH = 136
 SPARKS = 16  # more than any shipped profile needs
 HEAD = """.. Copyright (c) 2026, dgxspark.cluster contributors
@@ -92,5 +95,16 @@ def document() -> str:
     return "\n".join(lines) + "\n"
 
 
+def readme() -> str:
+    """Return README with the first lines of what `models -e sparks=2` prints."""
+    said = catalogue_text.lines(catalogue(2))
+    sample = "\n".join(said[: said.index("") + 2 + SHOWN])
+    made, times = SAMPLE.subn(lambda found: found[1] + sample + found[2], README.read_text(encoding="utf-8"))
+    if times != 1:
+        raise ValueError("README.md has no sample of `models -e sparks=2`, or several.")
+    return made
+
+
 if __name__ == "__main__":
+    README.write_text(readme(), encoding="utf-8")
     GUIDE.write_text(document(), encoding="utf-8")

@@ -179,6 +179,8 @@ def test_the_readme_installs_all_that_a_controller_needs() -> None:
     assert names | {"ansible-core>=2.19"} == set(words(pip)[2:])
     [uv] = re.findall(r"`(uv tool install [^`]+)`", text)
     assert names == set(options(words(uv), "--with")[0].split(","))
+    [pipx] = re.findall(r"pipx inject ansible-core ([^`]+)`", text)
+    assert names == set(words(pipx))
     assert len(text.splitlines()) <= 150
     assert " -l " not in text.split("## With your Sparks")[1].split("No limit is needed")[0]
 

@@ -110,3 +110,4 @@ def test_an_unknown_profile_names_the_three_nearest_and_not_all() -> None:
 @pytest.mark.more
 def test_the_guide_of_models_is_what_the_planner_says() -> None:
     assert model_table.GUIDE.read_text(encoding="utf-8") == model_table.document(), "run tools/model_table.py"
+    assert model_table.README.read_text(encoding="utf-8") == model_table.readme(), "run tools/model_table.py"
