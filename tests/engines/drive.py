@@ -27,14 +27,27 @@ import urllib.request
 import zipfile
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.tests.engines import vllm_cases
 from ansible_collections.dgxspark.cluster.tests.engines.boxed import until
-from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES, Trial
+from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES as SGLANG_CASES
+from ansible_collections.dgxspark.cluster.tests.engines.cases import Trial
 from ansible_collections.dgxspark.cluster.tests.engines.groups import PORT, Group, Plain
 
 SUM = {
     "model": "", "messages": [{"role": "user", "content": "What is 7 + 8?"}], "max_tokens": 16, "temperature": 0,
 }  # fmt: skip
 SHARES = 6  # as many small engines fit on one GPU
+CASES = [*SGLANG_CASES, *vllm_cases.CASES]
+# What an engine says of itself: pages of JSON by name, and others. vLLM has the first in its developer mode alone (groups.py).
+PAGES: dict[str, dict[str, str]] = {
+    "sglang": {"server_info": "/server_info", "models": "/v1/models", "model_info": "/get_model_info"},
+    "vllm": {"server_info": "/server_info?config_format=json", "models": "/v1/models", "version": "/version"},
+}
+OTHERS = {
+    "sglang": ("/get_server_info", "/health", "/health_generate", "/metrics"),
+    "vllm": ("/health", "/load", "/metrics"),
+}
+RUNNING = re.compile(r"^vllm:num_requests_running\{[^}]*\} ([\d.]+)", re.MULTILINE)
 
 
 def gpus() -> int:
@@ -98,12 +111,13 @@ class Load:
 def told(group: Group) -> Plain:
     """Return what the API says of itself."""
     found: Plain = {}
-    for name, path in (("server_info", "/server_info"), ("models", "/v1/models"), ("model_info", "/get_model_info")):
+    engine = group.case.engine[0]
+    for name, path in PAGES[engine].items():
         status, text = group.ask(path)
         with contextlib.suppress(ValueError):
             text = json.loads(text)
         found[name] = text if status == 200 else {"status": status, "text": text[:500]}
-    for path in ("/get_server_info", "/health", "/health_generate", "/metrics"):
+    for path in OTHERS[engine]:
         status, text = group.ask(path)
         found[path] = {"status": status, "text": text if path == "/metrics" else text[:200]}
     for path in ("/v1/models", "/server_info"):  # without the key
@@ -113,7 +127,11 @@ def told(group: Group) -> Plain:
 
 def asked(group: Group, trial: Trial) -> Plain:
     """Ask it something, if it has words."""
-    if trial.case.dummy:
+    if trial.case.dummy and trial.case.engine[0] == "vllm":
+        ids = {"model": group.plan["model"], "prompt": list(range(10, 74)), "max_tokens": 48, "temperature": 0,
+               "ignore_eos": True, "return_token_ids": True}  # fmt: skip
+        status, text = group.ask("/v1/completions", ids, 120)
+    elif trial.case.dummy:
         ids = {
             "input_ids": list(range(10, 74)),
             "sampling_params": {"max_new_tokens": 48, "temperature": 0, "ignore_eos": True},
@@ -134,6 +152,13 @@ def victim(group: Group, rank: int, title: str) -> int:
     return int(found[0])
 
 
+def busy(group: Group, kind: str) -> bool:
+    """Whether the engine works at what was asked: SGLang's log says so, of vLLM the metrics do."""
+    if group.case.engine[0] == "vllm":
+        return any(float(each) for each in RUNNING.findall(group.ask("/metrics")[1]))
+    return bool(re.search(rf"{kind.capitalize()} batch", group.log(0)))
+
+
 def struck(group: Group, trial: Trial, note: t.Callable[[str], None]) -> Plain:
     """Bring a rank to the moment, strike it, and see what follows."""
     strike = trial.strike
@@ -145,7 +170,7 @@ def struck(group: Group, trial: Trial, note: t.Callable[[str], None]) -> Plain:
             return {"state": state}
         note("ready")
         load = Load(group, strike.when)
-        until(lambda: re.search(rf"{strike.when.capitalize()} batch", group.log(0)), 30, 0.02)
+        until(lambda: busy(group, strike.when), 30, 0.02)
         time.sleep(2.0 if strike.when == "decode" else 0.5)
     else:
         seen = until(lambda: re.search(strike.when, group.log(strike.rank)), trial.case.seconds, 0.01)

@@ -27,7 +27,7 @@ SECRET: Plain = {
 }
 HUB = "/var/lib/dgxspark/cache/huggingface"
 PORT = 30000
-FIRED = "The server is fired up and ready to roll"
+FIRED = {"sglang": "The server is fired up and ready to roll", "vllm": "Application startup complete"}
 # Beside the plan's own: which GPU the runtime would hand in, what NCCL and the seeds' engine say, and what keeps a machine that others
 # share in order (no multicast over NVLink).
 MORE = {
@@ -35,6 +35,10 @@ MORE = {
     "NCCL_NVLS_ENABLE": "0",
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
     "NVSHMEM_DISABLE_NVLS": "1",
+    # vLLM's page of its configuration; its FlashInfer is not carried to these machines, and sampling takes it without asking.
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_NO_USAGE_STATS": "1",
 }
 
 
@@ -159,7 +163,7 @@ class Group:
                 if found := pod.ended(since):
                     return f"rank {number} {found[1]}"
             # Without a tokenizer the supervisor's own question cannot be answered: there the engine's word has to do.
-            return "ready" if (FIRED in self.log(0) if self.case.dummy else self.probe()) else None
+            return "ready" if (FIRED[self.case.engine[0]] in self.log(0) if self.case.dummy else self.probe()) else None
 
         return until(state, seconds, 0.25) or "late"
 
