@@ -37,7 +37,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
     load_tables,
     resolve_profile,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, knowledge_base, sizes  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import estimate  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut, Facts  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.speculation import Draft  # noqa: E402
@@ -114,7 +114,7 @@ def evidence_points(tables: Tables) -> t.Iterator[Point]:
         )
         if own.facts is None:
             continue
-        draft, _findings = verdict.drafted(own, tables)
+        draft, _findings = sizes.drafted(own, tables)
         if own.drafter and not draft:
             own = dataclasses.replace(own, drafter=None)
         for n in estimate.LEVELS:
@@ -360,7 +360,7 @@ def main() -> int:
         context=1600, costs={}, spread={}, acceptance={"MTP": curve, "other": curve, "DFLASH": [0.8, 0.97]},
         interval={}, error={},
         # For releases before 0.32.0: no row is from a newer one.
-        canvas_copies=verdict.base().constant("memory.canvas_copies", "vllm", "0.29.0"),
+        canvas_copies=knowledge_base.base().constant("memory.canvas_copies", "vllm", "0.29.0"),
     )  # fmt: skip
     for point in [p for p in points if impossible(p, base)]:
         print(

@@ -28,7 +28,7 @@ runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, resolve_profile  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import rules, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import knowledge_base, rules, verdict  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches  # noqa: E402
 
@@ -94,7 +94,7 @@ def provocations(rule: rules.Rule, nodes: int) -> t.Iterator[tuple[Plain, Plain]
 class Variant:
     """A profile's variant, and the overrides of it that were planned."""
 
-    def __init__(self, name: str, variant: str, known: verdict.Base) -> None:
+    def __init__(self, name: str, variant: str, known: knowledge_base.Base) -> None:
         self.known, self.entry = known, find_profile(name)
         self.base: Plain = {"variant": variant} if variant else {}
         self.nodes = resolve_profile(self.entry, self.base, known.tables).nodes
@@ -199,7 +199,7 @@ def of_variant(this: Variant, wanted: t.Sequence[rules.Rule], totals: dict[str, 
 
 def main(most: int, only: t.Sequence[str] = ("",)) -> int:
     """Print a row for each rule with changes; return 1 if one is said that is refused."""
-    known = verdict.base()
+    known = knowledge_base.base()
     wanted = [rule for rule in known.rules if rule.fix and rule.id.startswith(tuple(only))]
     totals = {rule.id: collections.Counter[str]() for rule in wanted}
     cells = [

@@ -16,7 +16,11 @@ import typing as t
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, verdict  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import (  # noqa: E402
+    evidence,
+    knowledge_base,
+    verdict,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile  # noqa: E402
 
@@ -40,7 +44,7 @@ def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
 
 
 def judged(
-    row: evidence.Row, entry: dict[str, t.Any], known: verdict.Base, use_evidence: bool = False
+    row: evidence.Row, entry: dict[str, t.Any], known: knowledge_base.Base, use_evidence: bool = False
 ) -> verdict.Judgement:
     """Judge one row."""
     return verdict.judge(profile_of(row, entry), known, use_evidence=use_evidence)
@@ -75,7 +79,7 @@ def names_of(row: evidence.Row) -> set[str]:
     return set(row.run.settings) | {key for key, attribute in ALIASES.items() if getattr(row.run, attribute) > 1}
 
 
-def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Collection[str]) -> Table:
+def confusion(rows: t.Sequence[evidence.Row], known: knowledge_base.Base, noise: t.Collection[str]) -> Table:
     """Count caught and passed rows by rules alone; `noise`: rules whose warnings do not count."""
     entries = {row.run.model: profile.find(row.run.model) for row in rows}
     table = Table()
@@ -104,7 +108,7 @@ def confusion(rows: t.Sequence[evidence.Row], known: verdict.Base, noise: t.Coll
     return table
 
 
-def noisy(rows: t.Sequence[evidence.Row], known: verdict.Base) -> dict[str, int]:
+def noisy(rows: t.Sequence[evidence.Row], known: knowledge_base.Base) -> dict[str, int]:
     """Return on how many stable rows each rule with a warning fires."""
     entries = {row.run.model: profile.find(row.run.model) for row in rows}
     fired: collections.Counter[str] = collections.Counter()
@@ -116,7 +120,7 @@ def noisy(rows: t.Sequence[evidence.Row], known: verdict.Base) -> dict[str, int]
 
 def main() -> int:
     """Print the tables; return 1 if a stable row is blocked."""
-    known = verdict.base()
+    known = knowledge_base.base()
     rows = evidence.load_rows()
     fired = noisy(rows, known)
     stable = sum(row.verdict == "stable" for row in rows)

@@ -25,7 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
     load_tables,
     resolve_profile,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import knowledge_base, sizes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
@@ -76,10 +76,10 @@ class Asked:
 
     def late(self) -> frozenset[str]:
         """Name the settings that the engine decides when it loads the model."""
-        known = verdict.base()
+        known = knowledge_base.base()
         chosen = resolve_profile(find_profile(self.profile), self.overrides(), known.tables)
-        draft, _findings = verdict.drafted(chosen, known.tables)
-        return verdict.running(chosen, draft, known).at_load
+        draft, _findings = sizes.drafted(chosen, known.tables)
+        return sizes.running(chosen, draft, known).at_load
 
     def case(self) -> Case:
         plan, entry = self.plan, find_profile(self.profile)

@@ -24,6 +24,7 @@ from ..vocabulary.builder import BuildArgv, builder
 from ..vocabulary.hub_names import is_repository, model_key
 from . import evidence, findings, judged, ranks, remedies, verdict
 from .cluster import ANYWHERE, Cluster, Machines, hosts_of
+from .knowledge_base import Base, base
 from .resolved import Resolved
 
 Plain = dict[str, t.Any]
@@ -87,7 +88,7 @@ def _row_plain(found: evidence.Comparison) -> Plain:
     }
 
 
-def _machines(cluster: Cluster, hosts: t.Sequence[str], known: verdict.Base) -> Machines:
+def _machines(cluster: Cluster, hosts: t.Sequence[str], known: Base) -> Machines:
     """Return the ranks' machines; those that were not measured have what an idle Spark has."""
     return cluster.machines(hosts, Free(known.constant("memory.free_default"), known.constant("memory.free_most")))
 
@@ -125,7 +126,7 @@ class Request:
 
     entry: Plain
     profile: Profile
-    known: verdict.Base
+    known: Base
     accept: t.Sequence[str]
     knowledge_dirs: t.Sequence[str]
     of_files: t.Sequence[Finding]
@@ -155,9 +156,8 @@ class _Making:
         hosts = hosts_of(self.cluster, chosen.nodes)
         own = hosts[: chosen.nodes]
         machines, platform = _machines(self.cluster, own, known), self.cluster.platform
-        found = verdict.judge(
-            chosen, known, free=machines.free, platform=platform, kernels=machines.kernels, accept=self.request.accept
-        )
+        on = verdict.Platform(platform, machines.kernels)
+        found = verdict.judge(chosen, known, free=machines.free, platform=on, accept=self.request.accept)
         start = self.cluster.start(chosen, own, found.environment)
         made, notes = ranks.ranks(chosen, found.settings, hosts, start, self.build)
         told = [
@@ -200,7 +200,7 @@ def request(
     """Read a profile and lay the owner's overrides on it; the arguments are those of `launch_plan`."""
     laid, accept = _split(overrides)
     entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
-    known = verdict.base(knowledge_dirs)
+    known = base(knowledge_dirs)
     chosen = resolve(entry, laid, known.tables)
     kept_secrets.of_profile(chosen.settings, chosen.environment)
     return Request(entry, chosen, known, accept, tuple(knowledge_dirs), of_files)
@@ -261,7 +261,7 @@ def plan_of(asked: Request, cluster: Cluster = ANYWHERE, build: BuildArgv | None
     return plan | {"not_judged": judged.judged(plan, result.kernel_known)}
 
 
-def _estimate(chosen: Profile, known: verdict.Base, found: verdict.Judgement) -> Plain:
+def _estimate(chosen: Profile, known: Base, found: verdict.Judgement) -> Plain:
     """Return the plan's estimated speed; empty if an equal row measured it, or the model is unknown."""
     if any(c.row.verdict == "stable" for c in found.rows_seen.equal):
         return {}
@@ -310,7 +310,7 @@ def memory_plan(
             f"profile {chosen.id!r}: facts: the model's facts are unknown, so its memory is not planned. "
             "Give the profile its facts, from the model's config.json."
         )
-    known = verdict.base(knowledge_dirs)
+    known = base(knowledge_dirs)
     hosts = hosts_of(cluster, chosen.nodes)
     found = verdict.judge(chosen, known, free=_machines(cluster, hosts[: chosen.nodes], known).free)
     return memory_plain(found.pools)
@@ -323,7 +323,7 @@ def recommend(profile: str | Plain, shape: str, knowledge_dirs: t.Sequence[str] 
     Without such a row the profile's own choice is returned, marked unproven, and `reason` says so.
     """
     entry = find(profile, knowledge_dirs)
-    known = verdict.base(knowledge_dirs)
+    known = base(knowledge_dirs)
     names = tuple(entry.get("variants", {}))
     judged = {
         name: verdict.judge(resolve(entry, {"variant": name} if names else {}, known.tables), known)

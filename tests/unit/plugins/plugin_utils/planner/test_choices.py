@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import rules, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import knowledge_base, rules, sizes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import find, resolve
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
@@ -83,13 +83,13 @@ def test_the_experts_of_gpt_oss_that_are_asked_for_stay() -> None:
 
 
 def test_the_experts_of_gpt_oss_in_full_hang_on_what_is_installed() -> None:
-    known = verdict.base()
+    known = knowledge_base.base()
     base = resolve(find("gpt-oss-120b-sglang"), {"settings": {"moe_runner_backend": None, "quantization": None}})
     full = dataclasses.replace(base, precision={**base.precision, "experts": "bf16"})
-    assert verdict.running(full, None, known).by["moe_runner_backend"] == "unknown"
-    assert "moe_runner_backend" not in verdict.running(full, None, known).at_load
+    assert sizes.running(full, None, known).by["moe_runner_backend"] == "unknown"
+    assert "moe_runner_backend" not in sizes.running(full, None, known).at_load
     spread = dataclasses.replace(full, cut=dataclasses.replace(full.cut, tp=2, ep=2))
-    assert "moe_runner_backend" in verdict.running(spread, None, known).at_load
+    assert "moe_runner_backend" in sizes.running(spread, None, known).at_load
 
 
 def test_what_modelopt_wrote_is_unknown_where_nobody_states_it() -> None:

@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from ansible_collections.dgxspark.cluster.benchmarks import verdicts
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import (
+    evidence,
+    knowledge_base,
+    verdict,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import model
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary import flag_table
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import ELSEWHERE
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
-KNOWN = verdict.base()
+KNOWN = knowledge_base.base()
 ROWS = evidence.load_rows()
 BY_ID = {row.id: row for row in ROWS}
 

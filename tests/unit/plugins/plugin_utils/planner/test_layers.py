@@ -120,3 +120,22 @@ def test_a_cluster_is_what_the_planner_asks_for() -> None:
     assert api.ANYWHERE.hosts is None
     assert own.hosts == ["spark1", "spark2"]
     assert own.machines(["spark1"], api.Free(100.0, 110.0)).free == api.Free(90.0, 90.0)
+
+
+def test_judging_has_four_steps_that_bind_each_name_once() -> None:
+    """Each step takes the typed results before it and makes one of its own; none changes what another made."""
+    steps = {"sizes.py": ("resolve", "size"), "verdict.py": ("rule", "compare", "judge", "_decided")}
+    for file, names in steps.items():
+        tree = ast.parse((PLANNER / "judgement" / file).read_text(encoding="utf-8"))
+        made = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for name in names:
+            bound = [
+                each.id
+                for each in ast.walk(made[name])
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            ]
+            changed = [each for each in ast.walk(made[name]) if isinstance(each, ast.AugAssign)]
+            assert not [
+                each for each in set(bound) if bound.count(each) > 1 and each not in ("found", "key", "value")
+            ], name
+            assert not changed, name

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import knowledge_base
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import memory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
@@ -200,7 +200,7 @@ def test_what_the_sampler_needs_by_release(version: str, requests: int, needed: 
 
 
 def test_sglang_samples_all_requests_at_once() -> None:
-    by = verdict.assumed(verdict.base(), "sglang", "0.5.23").canvases
+    by = knowledge_base.assumed(knowledge_base.base(), "sglang", "0.5.23").canvases
     assert (by.copies, by.counted) == (3, 0)
 
 
@@ -404,7 +404,7 @@ def test_on_a_gpu_with_its_own_memory_the_plan_is_the_engines_log(
     entry = find(name) if name else {"facts": QWEN3_8B}
     precision = DEFAULT_PRECISION | ({} if wide else entry["precision"])
     facts = from_plain(Facts, entry["facts"], name)
-    load = verdict.assumed(verdict.base(), "sglang", "0.5.12", unified=False)
+    load = knowledge_base.assumed(knowledge_base.base(), "sglang", "0.5.12", unified=False)
     need = memory.demand(facts, precision, Cut(), settings, load, engine="sglang", head=False)
     pools = memory.sglang_pools(need, free, settings, context_length=facts.native_context)
     assert pools.weights == pytest.approx(weights, rel=0.005)
@@ -413,12 +413,12 @@ def test_on_a_gpu_with_its_own_memory_the_plan_is_the_engines_log(
 
 
 def test_a_spark_has_the_platforms_share_in_both_engines() -> None:
-    known = verdict.base()
+    known = knowledge_base.base()
     for engine, version in (("sglang", "0.5.12"), ("vllm", "0.33.0")):
-        assert verdict.assumed(known, engine, version).load == pytest.approx(1.8)
-    assert verdict.assumed(known, "sglang", "0.5.12", unified=False).load == 0
+        assert knowledge_base.assumed(known, engine, version).load == pytest.approx(1.8)
+    assert knowledge_base.assumed(known, "sglang", "0.5.12", unified=False).load == 0
     # nobody measured what vLLM takes there
-    assert verdict.assumed(known, "vllm", "0.33.0", unified=False).load == pytest.approx(1.8)
+    assert knowledge_base.assumed(known, "vllm", "0.33.0", unified=False).load == pytest.approx(1.8)
 
 
 def staged(architecture: str, pp: int, version: str = "0.5.12") -> dict[str, t.Any]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import knowledge_base, sizes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import model
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
@@ -191,8 +191,8 @@ def test_a_boot_of_a_newer_version_shows_the_limit() -> None:
 
 def logged(name: str, variant: str) -> float:
     known = profile.resolve(profile.find(name), {"variant": variant})
-    bare = dataclasses.replace(verdict.base(), measurements=())
-    pools = verdict.pools_of(known, verdict.drafted(known, bare.tables)[0], None, bare)
+    bare = dataclasses.replace(knowledge_base.base(), measurements=())
+    pools = sizes.pools_of(known, sizes.drafted(known, bare.tables)[0], None, bare)
     assert pools is not None
     assert pools.weights_from == "derived from the model's facts"
     return pools.weights + (pools.draft if known.engine.name == "vllm" else 0.0)

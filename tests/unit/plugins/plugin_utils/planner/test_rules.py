@@ -10,11 +10,17 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.benchmarks import verdicts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, facts, rules, verdict
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import (
+    evidence,
+    facts,
+    knowledge_base,
+    rules,
+    verdict,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 
 ROWS = evidence.load_rows()
-KNOWN = verdict.base()
+KNOWN = knowledge_base.base()
 ENTRIES = {row.run.model: profile.find(row.run.model) for row in ROWS}
 
 
