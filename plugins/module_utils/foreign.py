@@ -114,16 +114,21 @@ def whole(text: str, where: str) -> int:
     return int(text)
 
 
-def from_json(text: str | bytes, where: str = "", *, most: int = 64 * MIB, depth: int = DEPTH) -> t.Any:
+def from_json(
+    text: str | bytes, where: str = "", *, most: int = 64 * MIB, depth: int = DEPTH, of_python: bool = False
+) -> t.Any:
     """Parse JSON. Unreadable names `where`, and the limit or the fault.
 
-    most: bytes; depth: levels. Whole numbers beyond 64 bits, NaN and infinities are refused: no format that is read here has any.
+    most: bytes; depth: levels. Whole numbers beyond 64 bits, NaN and infinities are refused: no format that is read here has any, but
+    for models' files as Python's json writes them (of_python): there NaN and infinities are read as null.
     """
     at = f"{where}: " if where else ""
     if len(text) > most:
         raise Unreadable(f"{at}it has more than {most} bytes.")
     try:
-        found = json.loads(text, parse_int=_integer, parse_float=_fraction, parse_constant=_constant)
+        found = json.loads(
+            text, parse_int=_integer, parse_float=_fraction, parse_constant=_null if of_python else _constant
+        )
     except RecursionError as exc:
         raise Unreadable(f"{at}it is nested more than {depth} levels deep.") from exc
     except ValueError as exc:
@@ -148,6 +153,10 @@ def _fraction(text: str) -> float:
 
 def _constant(name: str) -> t.NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
+
+
+def _null(_name: str) -> None:
+    return None
 
 
 def _deeper(value: t.Any, depth: int) -> bool:

@@ -168,7 +168,7 @@ def small_files(root: str, manifest: Manifest, names: t.Sequence[str]) -> dict[s
                 f"{where} is missing, or differs from the list of this collection. Have the weights verified (model_weights_verify=true)."
             )
         try:
-            found[file.path] = from_json(content, most=JSON_MOST)
+            found[file.path] = from_json(content, most=JSON_MOST, of_python=True)
         except ValueError as exc:
             raise CollectionError(f"{where} is not JSON: {exc}.") from exc
     return found

@@ -204,7 +204,7 @@ def _answered(url: str, status: int, content: bytes) -> t.Any:
             f"{url}: it is a pointer of Git LFS, not the file: that mirror has no large files. Name another one (dgxspark_hub_endpoint)."
         )
     try:
-        return from_json(content, most=JSON_MOST)
+        return from_json(content, most=JSON_MOST, of_python=True)
     except ValueError as exc:
         raise CollectionError(f"{url}: it is not JSON: {exc}. Check dgxspark_hub_endpoint.") from exc
 

@@ -22,7 +22,7 @@ Plain = dict[str, t.Any]
 def read_json(path: pathlib.Path) -> Plain:
     """Read one of a model's JSON files. Raises CollectionError if it is not a JSON object."""
     try:
-        found = foreign.from_json(foreign.read_text(path, "the file", MOST), most=MOST)
+        found = foreign.from_json(foreign.read_text(path, "the file", MOST), most=MOST, of_python=True)
     except ValueError as exc:
         raise CollectionError(
             f"{path}: cannot be read as JSON: {exc}. Name the model's config.json or its folder."

@@ -409,6 +409,22 @@ def test_small_files_are_read_by_our_list_and_never_by_a_link(hub: Hub, tmp_path
     assert peak < 2**20
 
 
+def held(root: pathlib.Path, name: str, content: bytes) -> tuple[cache.File, cache.Manifest]:
+    """Lay a repository of one file into a node's cache."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    place = root / cache.HUB / cache.folder(REPO) / "blobs" / sha256
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    file = cache.File(name, sha256, len(content), sha256)
+    return file, cache.Manifest(REPO, "a" * 40, (file,))
+
+
+def test_a_config_as_python_writes_it_is_read(tmp_path: pathlib.Path) -> None:
+    """NVIDIA-Nemotron-3-Super's has an infinity."""
+    _file, made = held(tmp_path, "config.json", b'{"time_step_limit": [0.0, Infinity]}')
+    assert cache.small_files(str(tmp_path), made, ["config.json"]) == {"config.json": {"time_step_limit": [0.0, None]}}
+
+
 def test_the_list_of_tensors_of_the_largest_models_is_read(tmp_path: pathlib.Path) -> None:
     """A trillion parameters in NVFP4: 60 layers of 384 experts, three matrices of four tensors each."""
     kinds = [
@@ -419,12 +435,7 @@ def test_the_list_of_tensors_of_the_largest_models_is_read(tmp_path: pathlib.Pat
     name = "language_model.model.layers.{}.mlp.experts.{}.{}"
     names = [name.format(layer, expert, kind) for layer in range(60) for expert in range(384) for kind in kinds]
     content = json.dumps({"weight_map": dict.fromkeys(names, "model-00001-of-00119.safetensors")}, indent=2).encode()
-    sha256 = hashlib.sha256(content).hexdigest()
-    file = cache.File("model.safetensors.index.json", sha256, len(content), sha256)
-    made = cache.Manifest(REPO, "a" * 40, (file,))
-    place = tmp_path / cache.HUB / cache.folder(REPO) / "blobs" / sha256
-    place.parent.mkdir(parents=True)
-    place.write_bytes(content)
+    file, made = held(tmp_path, "model.safetensors.index.json", content)
     assert len(content) > 30_000_000
     assert len(cache.small_files(str(tmp_path), made, [file.path])[file.path]["weight_map"]) == 276_480
     large = dataclasses.replace(made, files=(dataclasses.replace(file, size=cache.JSON_MOST + 1),))

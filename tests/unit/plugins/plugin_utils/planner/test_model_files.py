@@ -45,6 +45,20 @@ def test_facts_come_of_the_model_s_own_files(folder: pathlib.Path) -> None:
     assert made == plan.launch_plan(own(), {"hosts": HOSTS}, files=model_files.read(str(folder / "config.json")))
 
 
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
+def test_what_python_calls_a_number_is_read_as_none(folder: pathlib.Path, number: str) -> None:
+    """NVIDIA-Nemotron-3-Super's config.json has `"time_step_limit": [0.0, Infinity]`."""
+    plain = model_files.read(str(folder))
+    text = (folder / "config.json").read_text(encoding="utf-8")
+    (folder / "config.json").write_text(
+        text.replace("{", f'{{"time_step_limit": [0.0, {number}],', 1), encoding="utf-8"
+    )
+    held = model_files.read(str(folder))
+    assert held["config"] == {**plain["config"], "time_step_limit": [0.0, None]}
+    made = plan.launch_plan(own(), {"hosts": HOSTS}, files=held)
+    assert made["memory"] == plan.launch_plan(own(), {"hosts": HOSTS}, files=plain)["memory"]
+
+
 def test_a_profile_s_own_facts_count_and_a_difference_is_told(folder: pathlib.Path) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 4096}), encoding="utf-8")
