@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import pathlib
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
@@ -65,3 +66,34 @@ def test_no_packages_import_each_other() -> None:
         one: sorted(other for other in reached(one) if one in reached(other)) for one in known if one in reached(one)
     }
     assert {one for one in circles if one not in TOGETHER} == set(), circles
+
+
+# What is no source: a document that owners do not have, and a principle.
+NO_SOURCE = re.compile(r"\bDESIGN\b|\.\./shared\b|/work/|Nothing is guessed")
+
+
+def test_what_ships_names_no_document_that_owners_lack() -> None:
+    folders = ("docs/docsite", "inventories", "knowledge", "playbooks", "plugins", "roles")
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".md", ".py", ".rst", ".yml")
+    ]
+    named = {str(path.relative_to(ROOT)) for path in files if NO_SOURCE.search(path.read_text(encoding="utf-8"))}
+    assert not named
+
+
+def test_a_finding_s_source_that_is_a_file_is_there() -> None:
+    """The planner's own findings name guides and knowledge that ship."""
+    files = [
+        *(PLUGINS / "plugin_utils" / "planner").rglob("*.py"),
+        *(PLUGINS / "plugin_utils" / "serving").glob("*.py"),
+    ]
+    named = {
+        name
+        for path in files
+        for name in re.findall(r'"((?:docs|knowledge)/[\w/.-]+)"', path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert not {name for name in named if not (ROOT / name).exists()}

@@ -38,8 +38,8 @@ import typing as t
 # Exit status -> cause; 10 to 19 are the preflight's. An engine's own status is passed on, a signal as 128 + its number.
 CAUSES = {
     30: "lost",  # another rank, or the path to it, is gone
-    31: "plan",  # a rank of another plan came
-    32: "port",  # a rank of another plan connected
+    31: "plan",  # the head runs another plan
+    32: "port",  # something else listens on the supervisor's port
     33: "ended",  # the engine ended by itself, with status 0
     34: "patches",
     35: "load",  # the API gave no token in time
@@ -459,7 +459,11 @@ def _guarded(root: str, guard: t.Mapping[str, str]) -> socket.socket:
     place = pathlib.Path(root, guard["folder"].lstrip("/"))
     try:
         # Through the folder's file descriptor: a socket's path has at most 107 bytes.
-        made.connect(f"/proc/self/fd/{os.open(place, os.O_PATH | os.O_DIRECTORY)}/{guard['socket']}")
+        folder = os.open(place, os.O_PATH | os.O_DIRECTORY)
+        try:
+            made.connect(f"/proc/self/fd/{folder}/{guard['socket']}")
+        finally:
+            os.close(folder)
         made.sendall(guard["name"].encode())
     except OSError as exc:
         say(f"{place}: {exc.strerror or exc}: this load is not guarded against the page cache.")

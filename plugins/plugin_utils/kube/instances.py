@@ -24,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     Plain,
     labels,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.instance import dist_port_of
 
 KINDS = (("apps/v1", "StatefulSet"), ("v1", "Pod"), ("v1", "ConfigMap"))
 SELECTORS = tuple(f"{key}={labels('any')[key]}" for key in (MANAGED_BY_LABEL, NAME_LABEL))
@@ -108,7 +109,7 @@ def _served(key: tuple[str, str], by_rank: t.Mapping[int, tuple[Rank, Plain]]) -
         model=str(told.get(f"{MANAGER}/model", "")),
         gib=_number(told.get(MEMORY)),
         port=ports.get("http"),
-        dist_port=ports["supervisor"] + 1 if "supervisor" in ports else None,  # see kube/serving.py
+        dist_port=dist_port_of(ports["supervisor"]) if "supervisor" in ports else None,
         ranks=tuple(by_rank[number][0] for number in sorted(by_rank)),
     )
 

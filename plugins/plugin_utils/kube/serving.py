@@ -74,7 +74,7 @@ def serving(
     members = [_member(rank, instance, planned, chosen, len(plan["ranks"])) for rank in plan["ranks"]]
     wiring.distinct(members)
     load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
-    supervisor = instance.dist_port - 1  # engines count up from dist_port for theirs
+    supervisor = instance.supervisor_port
     files = _files(plan, instance, members, chosen, load_s, supervisor)
     group = pod.Group(
         instance=instance.name,
@@ -226,17 +226,13 @@ def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings
     if chosen.api_key_secret:
         argv = _inside(argv, member, instance)
     if pod.has_door(member, chosen):
-        argv = ["python3", f"{pod.PROGRAMS}/door.py", str(instance.port), str(_inner(instance)), *argv]
+        argv = ["python3", f"{pod.PROGRAMS}/door.py", str(instance.port), str(instance.inner_port), *argv]
     return argv
-
-
-def _inner(instance: Instance) -> int:
-    return instance.dist_port - 2  # below the supervisor's
 
 
 def _inside(argv: t.Sequence[str], member: pod.Member, instance: Instance) -> list[str]:
     """Return the engine's command with its API on loopback, and a worker's too, if its command names a host or port."""
-    told = {"--host": "127.0.0.1", "--port": str(_inner(instance))}
+    told = {"--host": "127.0.0.1", "--port": str(instance.inner_port)}
     counts = {flag: sum(word.partition("=")[0] == flag for word in argv) for flag in told}
     made = list(argv)
     for flag, value in told.items():

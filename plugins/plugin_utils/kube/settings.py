@@ -58,7 +58,6 @@ class Settings:
     namespace: str = "dgx-serving"
     attachment: t.Literal["vf", "host"] = "vf"
     rdma: t.Literal["device_plugin", "privileged"] = "device_plugin"
-    workload: t.Literal["per_rank", "leader_worker_set"] = "per_rank"
     node_names: dict[str, str] = field(default_factory=dict)
     image: str | None = None
     image_pull: t.Literal["IfNotPresent", "Never", "Always"] = "IfNotPresent"
@@ -105,15 +104,6 @@ def settings(given: t.Mapping[str, t.Any] | None) -> Settings:
         raise CollectionError("kubernetes.lost_after_s: give at least 3 s, or a busy node counts as lost.")
     if not chosen.cache_dir.startswith("/"):
         raise CollectionError(f"kubernetes.cache_dir: {chosen.cache_dir!r} is not an absolute path on the nodes.")
-    if chosen.workload == "leader_worker_set":
-        if chosen.attachment == "vf":
-            raise CollectionError(
-                "kubernetes.workload: a LeaderWorkerSet has one pod template, with one Multus annotation, but each rank "
-                "needs its own static VF address. Use per_rank, or attachment host."
-            )
-        raise CollectionError(
-            "kubernetes.workload: leader_worker_set is not supported yet, not even with attachment host. Use per_rank."
-        )
     return chosen
 
 

@@ -86,11 +86,6 @@ class Outcome:
     cause: str = ""
     remedy: str = ""
 
-    @property
-    def says_of_configuration(self) -> bool:
-        """Whether the same configuration would end like this anywhere, so that the outcome becomes evidence."""
-        return self.cls not in SITE
-
 
 def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> Outcome:
     """Return the outcome. classes: by signature id."""

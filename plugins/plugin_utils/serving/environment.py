@@ -81,7 +81,7 @@ def _unseen(unseen: t.Mapping[str, str]) -> Finding:
         + (f" The same applies to {', '.join(list(unseen)[1:])}." if len(unseen) > 1 else ""),
         "Create the VFs, make sure that every node answers, and plan again. Without these variables NCCL falls back to sockets.",
         ("fabric",),
-        ("DESIGN, NCCL environment",),
+        ("docs/docsite/rst/guide_nccl.rst",),
     )
 
 

@@ -8,6 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def dist_port_of(supervisor_port: int) -> int:
+    """Return the dist_port of an instance whose supervisors have this port."""
+    return supervisor_port + 1
+
+
 @dataclass(frozen=True)
 class Instance:
     """A served model: its name, its VF, and its unique ports."""
@@ -16,6 +21,17 @@ class Instance:
     vf_index: int = 0
     port: int = 30000
     dist_port: int = 50000
+
+    # Engines count up from dist_port for their own ports; ours are below it.
+    @property
+    def supervisor_port(self) -> int:
+        """Return the port of the ranks' supervisors."""
+        return self.dist_port - 1
+
+    @property
+    def inner_port(self) -> int:
+        """Return the API's port on loopback, where a program in front of it answers on `port`."""
+        return self.dist_port - 2
 
     @property
     def meeting(self) -> str:

@@ -21,7 +21,7 @@ from . import evidence
 from .rules import Offer
 
 _SPLIT = frozenset(("nodes", "tp", "pp", "ep"))
-_ELSEWHERE = frozenset(
+_NO_SETTING = frozenset(
     ("model", "engine", "version", "image", "revision", "patches", "free_gib")
 )  # what no setting changes
 _MEASURE = "Change a setting that matters here, such as the experts' runner or CUDA graphs, and measure it."
@@ -66,7 +66,7 @@ def offers(rows_seen: evidence.MatchingRows) -> dict[str, Offer]:
     for key, (theirs, _ours) in way.differs.items():
         if theirs not in (evidence.NOT_STATED, repr(evidence.UNKNOWN)):
             change.setdefault("parallel" if key in _SPLIT else "settings", {})[key] = theirs
-    elsewhere = _ELSEWHERE & way.differs.keys() or any(key.startswith("environment.") for key in way.differs)
+    elsewhere = _NO_SETTING & way.differs.keys() or any(key.startswith("environment.") for key in way.differs)
     fix = None if elsewhere else change
     return {
         f"evidence.{found.row.id}": Offer((fix,), f"Row {way.row.id} is the nearest stable one. ", _MEASURE)
@@ -130,7 +130,7 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
             "Give the profile its facts, or let them be found (k8s_dgx_model_config: auto, or the model's config.json), as the guide on "
             "profiles shows.",
             ("facts",),
-            ("Nothing is guessed",),
+            ("docs/docsite/rst/guide_profiles.rst",),
         )
     ]
 
@@ -157,7 +157,7 @@ def of_drafter(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Finding
             "fails at start if not.",
             "Name the drafter's repository (owner/name): its weights are then fetched with the model's.",
             ("speculative_draft_model_path",),
-            ("The plan's list of weights: repositories of the hub alone",),
+            ("docs/docsite/rst/guide_weights.rst",),
         )
     ]
 
@@ -180,7 +180,7 @@ def of_files(settings: t.Mapping[str, t.Any]) -> list[Finding]:
             "start if not.",
             "Put it into the image, or leave it out.",
             (name,),
-            ("The plan's list of weights and a rank's mounts: repositories of the hub alone",),
+            ("docs/docsite/rst/guide_weights.rst",),
         )
         for name, text in named
     ]

@@ -40,7 +40,7 @@ def _round(value: t.Any) -> t.Any:
 
 
 def memory_plain(pools: Pools | None) -> Plain:
-    """Return the memory plan under DESIGN's names: GiB, shares, counts. Empty for an unknown model."""
+    """Return the memory plan under the plan's names: GiB, shares, counts. Empty for an unknown model."""
     if pools is None:
         return {}
     plain = {key: _round(value) for key, value in _dict(pools).items() if key != "weights_by_kind"}

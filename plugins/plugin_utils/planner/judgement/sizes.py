@@ -78,7 +78,7 @@ def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None,
     algorithm = settings.get("speculative_algorithm")
     if not algorithm:
         return None, []
-    source = ("DESIGN, draft tokens; SGLang 0.5.10 server_args.py:3079 and its successors",)
+    source = ("SGLang 0.5.10 server_args.py:3079 and its successors",)
     try:
         if profile.engine.name == "vllm":
             method = _vllm_method(settings, tables, profile.engine.version)

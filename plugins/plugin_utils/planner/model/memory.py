@@ -14,7 +14,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
 from .model import Cut, Facts, Format, Nvfp4Layout, gpu_bytes, kv_bytes, scale_bytes, state_bytes
 from .vllm_cache import BLOCK, Kind, Layout
@@ -435,20 +435,3 @@ def vllm_pools(
     logged = tokens if logs_concurrency else cache.logged_before_0_20(kv * GIB)
     blocks = cache.blocks(kv * GIB)
     return replace(made, kv_tokens=tokens, blocks=blocks, block_tokens=cache.block, kv_tokens_logged=logged)
-
-
-def beside(pools: t.Sequence[Pools], free: float) -> float:
-    """GiB left on a node with several instances; negative if they do not fit together.
-
-    Raises CollectionError if an instance was planned with other engines' memory counted as its own.
-    """
-    if any(p.free > free + 1e-6 for p in pools):
-        raise CollectionError(
-            "instances: one is planned with more free memory than its node has. Plan them one by one."
-        )
-    return free - sum(p.used for p in pools)
-
-
-def after(pools: Pools, free: float) -> float:
-    """Free memory for the next instance on a node, once this one serves."""
-    return free - replace(pools, free=free).used

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, CollectionError, from_plain
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import knowledge_base
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import memory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
@@ -268,14 +268,6 @@ def test_the_knobs_are_not_mixed() -> None:
     found = plan.launch_plan(ULTRA, {}, {"settings": {"gpu_memory_utilization": 0.8}})
     assert found["verdict"] == "blocked"
     assert "memory.vllm-fraction-given" in {f["rule"] for f in found["findings"]}
-
-
-def test_instances_on_one_node_add_up() -> None:
-    one = memory.sglang_pools(NEED, 120, {"mem_fraction_static": 0.6})
-    assert memory.beside([one], 120) == pytest.approx(120 - one.used)
-    assert memory.beside([one, one], 120) < 0
-    with pytest.raises(CollectionError, match="instances"):
-        memory.beside([one], 100)
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
