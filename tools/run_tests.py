@@ -39,6 +39,7 @@ SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] [^:]+:(?:\d+:)? (?:not run: )?(.+)$", 
 LIMIT_S = 2700  # for one stage: one that hangs must not cost the results of the others
 LANES = 5  # on two cores: a stage spends a third of its time and more waiting for servers, probes and time limits
 GIVES_WAY = ("nice", "-n", "10")  # enough to protect the others' time limits, and still a tenth of a busy core
+NETWORKMANAGER = {"DGXSPARK_LAB_RENDERER": "networkmanager", "DGXSPARK_LAB_NAME": "networkmanager"}
 NOT_RUN = 77  # exit status of a command that cannot work on this machine, and says why
 
 
@@ -231,6 +232,19 @@ def stages() -> list[Stage]:
             alone=True,
             seconds=500,
         ),
+        # A part of what lab-networkmanager runs: the fabric made, its addresses changed, all of it taken away.
+        Stage(
+            "lab-networkmanager-main",
+            [
+                [
+                    *(*lab, "1", "pytest", "tests/lab/test_9_renderers.py", "-m", "long"),
+                    *("-k", "test_01 or test_03 or test_10", "--durations=10"),
+                ]
+            ],
+            alone=True,
+            seconds=200,
+            environment=NETWORKMANAGER,
+        ),
         Stage("molecule-two-nodes", [["molecule", "test", "-s", "default"]], LINTERS, "long", alone=True),
         Stage("unit-long", [["pytest", "tests/unit", "-m", "long"]], target="long"),
         *(
@@ -278,10 +292,21 @@ def stages() -> list[Stage]:
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], target="long", alone=True),
         Stage(
             "lab-networkmanager",
-            [[*lab, "1", "pytest", "tests/lab/test_9_renderers.py", "-m", "long", "-s"]],
+            [
+                [
+                    *lab,
+                    "1",
+                    "pytest",
+                    "tests/lab/test_9_renderers.py",
+                    "tests/lab/test_9_remedies.py",
+                    "-m",
+                    "long",
+                    "-s",
+                ]
+            ],
             target="long",
             alone=True,
-            environment={"DGXSPARK_LAB_RENDERER": "networkmanager", "DGXSPARK_LAB_NAME": "networkmanager"},
+            environment=NETWORKMANAGER,
         ),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", "long", alone=True),
     ]

@@ -110,10 +110,10 @@ class Fleet:
         self.typed.append(f"| `{words}` | {time.monotonic() - begun:.0f} | exit {run.code}, changed: {changed} |")
         return run
 
-    def proof(self, name: str, limit: str = "") -> tuple[Run, dict[str, t.Any]]:
+    def proof(self, name: str, limit: str = "", *arguments: str) -> tuple[Run, dict[str, t.Any]]:
         """Run verify, or site, which ends with it; return the report as well."""
         self.report_file.unlink(missing_ok=True)
-        run = self.play(name, limit, "-e", f"dgxspark_report_file={self.report_file}")
+        run = self.play(name, limit, "-e", f"dgxspark_report_file={self.report_file}", *arguments)
         assert self.report_file.is_file(), run.output
         return run, json.loads(self.report_file.read_text())
 
