@@ -21,6 +21,7 @@ _WHY = {
     "function.": "The ConnectX-7 leaves the PCI bus without a cable, and returns when one is plugged in.",
     "link.down": "The cable, its plug, the switch port, or the node at the other end.",
     "link.speed": "The cable or the switch port supports less, or they negotiated less.",
+    "link.address": "It was added by hand, or a configuration was copied from another node.",
     "link.mtu": "It was changed since: a pod returned the VF, a firmware update reset it, or somebody changed it.",
     "vf.stranded": "A pod was force-deleted, and its dead network namespace kept the VF.",
     "vf.unbound": "Its driver was unbound, or failed.",

@@ -13,7 +13,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Finding,
     Function,
     Netdev,
+    Node,
     PlannedFunction,
+    PlannedHost,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import End, Evidence, Place, Result
 
@@ -23,9 +25,11 @@ _SUBJECT = re.compile(r"^(?P<slot>p\d+f\d+)(?:v(?P<vf>\d+))?")
 
 def link(evidence: Evidence) -> list[Result]:
     """Judge each function (carrier, state, speed, MTU, number of VFs) and each VF (state, MTU, MAC) by the facts."""
-    results = []
+    results: list[Result] = []
+    owners = {vf.address: End(n, f, vf) for n, host in evidence.plan.items() for f in host.functions for vf in f.vfs}
     for name, host in evidence.plan.items():
         node = evidence.node(name)
+        results += _addresses_of_others(name, host, node, owners) if node else []
         if node and node.rdma_netns == "exclusive" and host.functions:
             results.append(_failed(Place(name), "rdma.exclusive", f"RDMA: {EXCLUSIVE}", SHARE))
         for planned in host.functions:
@@ -46,6 +50,22 @@ def link(evidence: Evidence) -> list[Result]:
     if fault and not any(result.cause == "function.missing" for result in results):
         results.append(Result("plan", "fail", (), str(fault), "plan.refused", None, "Correct it, then verify again."))
     return results
+
+
+def _addresses_of_others(name: str, host: PlannedHost, node: Node, owners: t.Mapping[str, End]) -> t.Iterator[Result]:
+    """Find addresses that the plan gives to another host. A node with one does not even answer that host."""
+    netdevs = [netdev for f in node.functions for netdev in (f.netdev, *(vf.netdev for vf in f.vfs)) if netdev]
+    for netdev in (*netdevs, *node.other):
+        for address in netdev.ipv4:
+            owner = owners.get(address.partition("/")[0])
+            if owner is None or owner.host == name:
+                continue
+            beside = (
+                Place(name, f.slot, vf.index) for f in host.functions for vf in f.vfs if vf.subnet == owner.vf.subnet
+            )
+            message = f"{netdev.name} has {address}, which the plan gives to {owner}."
+            remedy = f"`ip address del {address} dev {netdev.name}` on {name}, and take it out of what sets it there."
+            yield _failed(next(beside, Place(name)), "link.address", message, remedy)
 
 
 def _shown(netdev: Netdev | None) -> str:

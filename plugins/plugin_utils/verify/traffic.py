@@ -108,9 +108,12 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
         remedy = f"See the link and ARP steps; then {_between(evidence)}."
         if [mac.lower() for mac in heard.get("macs", ())] == [peer.vf.mac.lower()]:
             message = f"{message.rstrip('.')}, although it answers ARP."
+            netdev = netdev_of(evidence, peer)
             remedy = (
                 f"A firewall drops ICMP echo there, or on the way: on {peer.host} and {end.host} look at `nft list ruleset` (ufw, "
-                "iptables), and allow it between the fabric's addresses."
+                "iptables), and allow it between the fabric's addresses. Or the answer takes another way: there, `ip route get "
+                f"{end.vf.address}` must name {netdev}; `networkctl reconfigure {netdev}` (with NetworkManager: `nmcli device reapply "
+                f"{netdev}`) brings its route back."
             )
         return _failed(subject, (end, peer), "mtu.unreachable", message, remedy)
     for side in (end, peer):

@@ -165,7 +165,22 @@ def test_dropped_icmp_is_told_from_a_peer_that_is_not_there(answers: bool) -> No
         cluster.arp["spark1", "10.100.0.2"] = {"macs": []}
     (found,) = failed(cluster.outcome(), "mtu")
     assert ("firewall" in found["remedy"]) is answers
+    # The peer's route may be gone: it answers ARP, and its replies leave by another interface.
+    assert ("`ip route get 10.100.0.1` must name enp1s0f0v0" in found["remedy"]) is answers
     assert ("ARP step" in found["remedy"]) is not answers
+
+
+def test_an_address_of_another_host_explains_that_nothing_answers() -> None:
+    """A node that has its peer's address answers neither ARP nor ping of that peer."""
+    cluster = Cluster(3)
+    cluster.vf("spark2", 0, 1)["netdev"]["ipv4"].append("10.100.0.1/32")
+    cluster.arp["spark1", "10.100.0.2"] = {"macs": []}
+    for host, peer in ((1, 2), (2, 1)):
+        cluster.ping[f"spark{host}", f"10.100.0.{peer}"] = {"small": "no reply", "large": "not sent"}
+    cause = only(cluster.outcome())
+    assert (cause["id"], cause["where"]) == ("link.address", "spark2 p0f0v0")
+    assert "enp1s0f0v1 has 10.100.0.1/32, which the plan gives to spark1 p0f0v0" in cause["message"]
+    assert cause["remedy"].startswith("`ip address del 10.100.0.1/32 dev enp1s0f0v1` on spark2")
 
 
 @pytest.mark.parametrize(
