@@ -123,7 +123,7 @@ CASES = {
     ),
     "a VF in a dead namespace": Refused(
         STRANDED,
-        ("left in a dead network namespace (dead)", "Set sriov_roce_reset_stranded: true"),
+        ("left in a dead network namespace (", "Set sriov_roce_reset_stranded: true"),
         again=("-e", "sriov_roce_reset_stranded=true"),
         after="ip netns delete dead 2>/dev/null; true",
     ),
@@ -142,7 +142,7 @@ CASES = {
     ),
     "a service that is masked": Refused(
         "systemctl mask --now SERVICE",
-        ("SERVICE is masked", "Unmask it"),
+        ("SERVICE: it is masked on this node", "`systemctl unmask SERVICE`"),
         "{0} && systemctl start SERVICE",
         after="systemctl unmask SERVICE; systemctl start SERVICE",
     ),

@@ -67,6 +67,7 @@ CASES = {
         "spark2 p0f0v0",
         (f"`ip address del {PEER}/32 dev {V1}` on spark2",),
         f"ip address del {PEER}/32 dev {V1}",
+        after=f"ip address del {PEER}/32 dev {V1} 2>/dev/null; true",
     ),
     "a twin that answers ARP": Fault(
         f"for k in all {V0} {V1} enP2p1s0f0v0; do sysctl -qw net.ipv4.conf.$k.arp_ignore=0; done",
