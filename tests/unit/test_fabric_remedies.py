@@ -19,6 +19,7 @@ FILES = (
     *(ROOT / "plugins/plugin_utils/fabric").glob("*.py"),
     *(ROOT / f"plugins/plugin_utils/verify/{name}.py" for name in ("links", "traffic", "outliers")),
     ROOT / "plugins/plugin_utils/doctor.py",
+    ROOT / "plugins/plugin_utils/doctor_hardware.py",
 )
 LAYERS = [
     "arp",
