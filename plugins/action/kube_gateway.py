@@ -26,7 +26,8 @@ class ActionModule(ControllerAction):
     def act(self, asked: Plain) -> Plain:
         """Return what changed, object by object, and the names that the gateway offers."""
         place = ask.where({**asked, "namespace": None})
-        served = gateway.backends(ask.objects(self, ("v1", "Service"), place, SELECTORS, self.task_vars))
+        there = gateway.backends(ask.objects(self, ("v1", "Service"), place, SELECTORS, self.task_vars))
+        served = gateway.spared(there, asked["without"])
         of = {each.place: self._key(each, place) for each in served if each.key}
         keys = gateway.Keys(asked["api_key"], of, asked["tls_certificate"], asked["tls_key"])
         versions = list(knowledge.shared("versions", tuple(self.owner_dirs())).values())
@@ -38,6 +39,7 @@ class ActionModule(ControllerAction):
             "objects": [line for each in steps for line in each["objects"]],
             "diff": [part for each in steps for part in each["diff"]],
             "models": made["models"],
+            "left_out": sorted({each.place for each in there} - {each.place for each in served}),
         }
 
     def _put(self, objects: list[Plain], place: Plain, after: list[Plain] | None = None) -> Plain:

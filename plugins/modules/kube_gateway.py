@@ -43,6 +43,12 @@ options:
     description: The Python text that turns an unreachable group into status 503.
     type: str
     required: true
+  without:
+    description:
+      - Services (C(namespace/name)) that are about to stop, and get no more requests. One whose names no other group has stays.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: dgxspark.cluster.kube_serving
 """
@@ -65,6 +71,11 @@ objects:
   type: list
   elements: str
   returned: success
+left_out:
+  description: The Services of O(without) that get no more requests.
+  type: list
+  elements: str
+  returned: success
 models:
   description: The names that the gateway offers, each with the Services (C(namespace/name)) that answer to it.
   type: dict
@@ -79,6 +90,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "tls_certificate": {"type": "str", "default": ""},
     "tls_key": {"type": "str", "default": "", "no_log": True},
     "handler": {"type": "str", "required": True},
+    "without": {"type": "list", "elements": "str", "default": []},
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
 }

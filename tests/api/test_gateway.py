@@ -115,3 +115,44 @@ def test_serving_and_stopping_a_model_keep_it_up_to_date(site: StandIn) -> None:
     site.include("remove")
     assert site.good() > 0
     assert ours(site) == set()
+
+
+@pytest.mark.more
+def test_a_group_that_restarts_gets_no_requests_if_its_name_has_another(site: StandIn) -> None:
+    """The gateway's configuration while the group's ranks are stopped, and afterwards. A name of one group is never without it."""
+    gateway: Plain = {"model_gateway_digest": DIGEST, "model_gateway_api_key": KEY, "model_gateway_state": "present"}
+    gateway |= {"model_gateway_drain_timeout": 5}
+    role = {"name": "Serve", "ansible.builtin.include_role": {"name": "dgxspark.cluster.k8s_dgx"}}
+    then = {"name": "Gateway", "ansible.builtin.include_role": {"name": "dgxspark.cluster.model_gateway"}}
+    play = {**harness.playbook()[0], "tasks": [role, then]}
+    (site.folder / "play.yml").write_text(yaml.safe_dump([play], sort_keys=False), encoding="utf-8")
+    assert site.good(**gateway) > 0
+    [name] = offered(site)
+    seen = watched(site)
+    assert site.good(k8s_dgx_restart=True, **gateway) > 0
+    assert all(groups == {"serve-default"} for groups in seen)
+    serves(site, "second", name)
+    assert site.good(**gateway) > 0
+    seen.clear()
+    assert site.good(k8s_dgx_restart=True, **gateway) > 0
+    assert seen == [{"serve-second"}, {"serve-default", "serve-second"}]
+    # Stopped: the other answers.
+    assert site.good(k8s_dgx_state="absent", **gateway) > 0
+    assert seen[-1] == {"serve-second"}
+
+
+def watched(site: StandIn) -> list[set[str]]:
+    """Return a list that gets the groups of each configuration from now on, when they change."""
+    seen: list[set[str]] = []
+    put = site.cluster.put
+
+    def noted(place: tuple[str, str, str, str], made: Plain, *more: t.Any, **also: t.Any) -> t.Any:
+        if place[1:] == ("configmaps", "dgx-serving", "model-gateway"):
+            listed = yaml.safe_load(made["data"]["config.yaml"])["model_list"]
+            groups = {each["model_info"]["id"].split("/")[1] for each in listed}
+            if seen[-1:] != [groups]:
+                seen.append(groups)
+        return put(place, made, *more, **also)
+
+    site.cluster.put = noted  # type: ignore[method-assign]
+    return seen

@@ -122,6 +122,13 @@ def _backend(service: Plain) -> Backend:
         ) from exc
 
 
+def spared(served: t.Sequence[Backend], without: t.Collection[str]) -> tuple[Backend, ...]:
+    """Return the backends without some, by their places, that are about to stop; one stays if a name of it has no other group."""
+    rest = [each for each in served if each.place not in without]
+    others = {name for each in rest for name in each.names}
+    return tuple(each for each in served if each.place not in without or not set(each.names) <= others)
+
+
 def gateway(
     asked: t.Mapping[str, t.Any],
     served: t.Sequence[Backend],

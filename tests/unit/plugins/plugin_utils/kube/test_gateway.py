@@ -179,3 +179,16 @@ def test_every_name_of_every_instance_is_offered(given_names: list[tuple[str, li
     wanted = {name for names in dict(given_names).values() for name in names}
     assert set(built["models"]) == {each["model_name"] for each in config(built)["model_list"]} == wanted
     assert made(*reversed(services)) == built
+
+
+@given(
+    st.lists(st.sets(st.sampled_from("abc"), min_size=1), min_size=1, max_size=6),
+    st.sets(st.integers(0, 5)),
+)
+def test_a_group_that_stops_is_passed_over_unless_a_name_would_have_none(names: list[set[str]], out: set[int]) -> None:
+    served = core.backends([service(f"serve-{n}", names=sorted(each)) for n, each in enumerate(names)])
+    left = core.spared(served, {f"dgx-serving/serve-{n}" for n in out})
+    assert {name for each in left for name in each.names} == {name for each in served for name in each.names}
+    for each in set(served) - set(left):
+        assert int(each.service.removeprefix("serve-")) in out
+        assert all(any(name in other.names for other in left) for name in each.names)
