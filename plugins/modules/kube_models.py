@@ -63,7 +63,7 @@ EXAMPLES = r"""
 RETURN = r"""
 models:
   description: >-
-    C(sparks), C(instances), C(fits) (each with C(profile), C(state) (V(fits), V(does not fit) or V(not known)), C(hosts), C(gib),
+    C(sparks), C(instances), C(fits) (each with C(profile), C(state) (V(fits), V(tight), V(does not fit) or V(not known)), C(hosts), C(gib),
     C(missing_gib), C(reasons) and C(start), the variables it is started with) and C(unseen). Memory in GiB.
   type: dict
   returned: success

@@ -9,9 +9,14 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report as form
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import charts, frame
 
 Plain = t.Mapping[str, t.Any]
+_PHONE, _DESK = (342.0, 220.0), (510.0, 270.0)
+_CHARTS = (
+    ("peak_tokens_per_s", "Speed of all requests together", "tok/s in all"),
+    ("per_request_tokens_per_s", "Speed of one request among them", "tok/s of one request"),
+)
 _SENTENCES = {
     "good": "Every answer passed the quality guards at every number of requests at once.",
     "failed": "Requests failed, or it cannot be judged whether their answers are right.",
@@ -44,6 +49,7 @@ def _content(report: Plain) -> dict[str, t.Any]:
             {
                 "name": workload["name"],
                 "notes": form.notes(workload),
+                "charts": _charts(workload["levels"]),
                 "rows": [form.row(level) for level in workload["levels"]],
                 "signs": [
                     (level["n"], sign)
@@ -58,6 +64,15 @@ def _content(report: Plain) -> dict[str, t.Any]:
         "beside_columns": form.BESIDE,
         "beside": [form.beside(level) for level in crosscheck["levels"]] if crosscheck else [],
     }
+
+
+def _charts(levels: t.Sequence[Plain]) -> list[Plain]:
+    found: list[Plain] = []
+    for figure, title, axis in _CHARTS:
+        phone, desk = (charts.over_requests(levels, figure, title, axis, size) for size in (_PHONE, _DESK))
+        if phone and desk:
+            found.append({"title": title, "phone": frame.markup(phone), "desk": frame.markup(desk)})
+    return found
 
 
 def _facts(report: Plain) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A matrix's charts: speed over concurrency, speed per user against total speed, acceptance over depth, memory."""
+"""Charts: of a matrix, speed over concurrency, of a user against all, acceptance over depth, memory; of a benchmark, a figure over concurrency."""
 
 from __future__ import annotations
 
@@ -110,6 +110,32 @@ def speed(cases: t.Sequence[Plain], best: t.Sequence[str], size: tuple[float, fl
         ]
         frame.line(points, "other" if number is None else f"series{number}")
         frame.dots(points, 2.2 if number is None else 3.2)
+    return svg.markup(frame.root)
+
+
+def over_requests(
+    levels: t.Sequence[Plain], figure: str, title: str, axis: str, size: tuple[float, float]
+) -> str | None:
+    """Return a figure of a benchmark over the number of concurrent requests; None with fewer than two numbers to compare.
+
+    Levels whose answers are not good are marked beside the line.
+    """
+    known = [(each, each["figures"][figure]) for each in levels if each["figures"][figure] is not None]
+    if len(known) < 2:
+        return None
+    steps = sorted({each["n"] for each, _value in known})
+    frame = Frame(size, title, ("requests at once", axis), (1, max(value for _each, value in known)), steps)
+    points = [
+        Point(
+            each["n"],
+            value,
+            f"n={each['n']}: {value:.1f} tok/s, {each['verdict']}",
+            0 if each["verdict"] == "good" else None,
+        )
+        for each, value in known
+    ]
+    frame.line(sorted((point for point in points if point.series == 0), key=lambda point: point.x), "series0")
+    frame.dots(points)
     return svg.markup(frame.root)
 
 

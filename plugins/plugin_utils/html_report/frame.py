@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import pathlib
+import re
 import typing as t
 
 try:
@@ -35,13 +36,21 @@ def _environment(filters: tuple[tuple[str, t.Callable[..., t.Any]], ...]) -> t.A
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {"commands": commands, **dict(filters)}
+    made.filters |= {"commands": commands, "slashes": slashes, **dict(filters)}
     return made
 
 
 def markup(text: str) -> t.Any:
     """Mark text as HTML, such as a drawing of svg.py."""
     return markupsafe.Markup(text)
+
+
+def slashes(words: str) -> t.Any:
+    """Let a long name break after a slash or an underscore, and nowhere else."""
+    return markup("").join(
+        markup("{}<wbr>").format(part) if part in ("/", "_") else markup("{}").format(part)
+        for part in re.split(r"([/_])", words)
+    )
 
 
 def commands(words: str) -> t.Any:

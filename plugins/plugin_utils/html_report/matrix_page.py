@@ -12,7 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import com
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.results import SHAPE_NAMES, merit, ranked
 
 Plain = t.Mapping[str, t.Any]
-_PHONE, _DESK = (342.0, 240.0), (540.0, 300.0)
+_PHONE, _DESK = (342.0, 240.0), (510.0, 290.0)
 _SHOWN = 4  # highlighted cases, one per colour
 _POOLS = ("weights", "state of hybrid layers", "cache", "drafter", "graphs", "activations")
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame, svg
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import Picture, Spark
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import FITS, Picture, Spark
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models_text import (
     FREE,
+    coming,
     command,
     gib,
     needs,
@@ -21,27 +22,40 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models_text 
     told,
 )
 
-_WIDTH, _NAME, _ROW, _BAR = 720.0, 120.0, 46.0, 18.0
+_WIDTH, _BAR, _EDGE = 720.0, 18.0, 3.0
 _SERIES = 4  # colours of page.css
-_STATES = {"fits": "ok", "not known": "none", "does not fit": "fail"}
+_STATES = {"fits": "ok", "tight": "warn", "not known": "none", "does not fit": "fail"}
 
 
 def page(picture: Picture) -> str:
     """Return the page of `kube.models.picture`."""
     with frame.reading("this is not a picture of what is served: {!r}."):
-        fits = [fit for fit in picture.fits if fit.state == "fits"]
+        fits = [fit for fit in picture.fits if fit.state in FITS]
+        tight = sum(fit.state == "tight" for fit in fits)
+        also = f", {tight} of them with little memory left" if tight else ""
+        names = dict.fromkeys(each.name for each in picture.instances)
+        series = {name: number % _SERIES for number, name in enumerate(names)}
         content = {
             "picture": picture,
             "heading": f"{len(picture.instances)} served, {len(fits)} would fit",
             "sentence": f"As if {picture.without} were stopped." if picture.without else "",
+            "series": series,
             "date": None,
             "verdict": "incomplete" if picture.unseen else "passed",
             "facts": [
                 ("Sparks", str(len(picture.sparks))),
                 ("Instances", str(len(picture.instances))),
-                ("Profiles that would fit", f"{len(fits)} of {len(picture.fits)}"),
+                ("Profiles that would fit", f"{len(fits)} of {len(picture.fits)}{also}"),
             ],
-            "memory": frame.markup(bars(picture)),
+            "memory": [
+                {
+                    "host": spark.host,
+                    "bar": frame.markup(bar(spark, series)),
+                    "notes": _notes(spark),
+                    "short": spark.short_gib,
+                }
+                for spark in picture.sparks
+            ],
             "first": fits[0] if fits else None,
         }
         words: dict[str, t.Callable[..., t.Any]] = {
@@ -53,36 +67,50 @@ def page(picture: Picture) -> str:
         return frame.render("models.html.j2", content, words)
 
 
-def bars(picture: Picture) -> str:
-    """Return the SVG of all Sparks' memory: instances, other use, free memory, and the memory guard's floor."""
-    series = {
-        name: number % _SERIES for number, name in enumerate(dict.fromkeys(each.name for each in picture.instances))
-    }
-    root = svg.picture(_WIDTH, _ROW * len(picture.sparks) + 8, f"Memory of {len(picture.sparks)} Sparks")
-    for number, spark in enumerate(picture.sparks):
-        y, x, scale = number * _ROW + 6, _NAME, (_WIDTH - _NAME - 4) / (spark.total_gib or 1.0)
-        svg.text(root, 0, y + 13, spark.host, "host-name")
-        svg.add(
-            root, "rect", "host" if parts(spark) else "host unseen", x=x, y=y, width=_WIDTH - _NAME - 4, height=_BAR
-        )
-        for name, value in parts(spark):
-            if name != FREE and value > 0:
-                kind = f"share series{series[name]}" if name in series else "share other"
-                svg.hint(
-                    svg.add(root, "rect", kind, x=x, y=y, width=value * scale, height=_BAR), f"{name} {gib(value)}"
-                )
-            x += value * scale
-        if parts(spark) and spark.floor_gib:
-            end = _NAME + (_WIDTH - _NAME - 4) - spark.floor_gib * scale
-            svg.hint(
-                svg.add(root, "line", "mark", x1=end, x2=end, y1=y - 3, y2=y + _BAR + 3), "the memory guard's floor"
-            )
-        shares = [f"{name} {gib(share)}" for name, share in spark.shares.items()]
-        svg.text(root, _NAME, y + _BAR + 14, ", ".join([*shares, _rest(spark)]), "note")
+def bar(spark: Spark, series: t.Mapping[str, int]) -> str:
+    """Return the SVG of a Spark's memory: instances, other use, what is still to come, free memory, and the memory guard's floor.
+
+    What is asked beyond what is free stands beyond the memory's end. It has no text, so that any width does.
+    """
+    root = svg.picture(_WIDTH, _BAR + 2 * _EDGE, f"Memory of {spark.host}")
+    root.set("preserveAspectRatio", "none")
+    known = parts(spark)
+    asked = (spark.total_gib or 1.0) + (spark.short_gib if known else 0.0)
+    scale = _WIDTH / asked
+    end = (spark.total_gib or 1.0) * scale
+    svg.add(root, "rect", "host" if known else "host unseen", x=0, y=_EDGE, width=end, height=_BAR)
+    x = 0.0
+    for name, value in known:
+        if name == FREE:
+            continue
+        if value > 0:
+            box = svg.add(root, "rect", _kind(name, series), x=x, y=_EDGE, width=value * scale, height=_BAR)
+            svg.hint(box, f"{name} {gib(value)}")
+        x += value * scale
+    for name in spark.coming if known else ():
+        value = spark.shares[name] or 0.0
+        kind = f"{_kind(name, series)} coming"
+        box = svg.add(root, "rect", kind, x=x, y=_EDGE, width=min(value * scale, _WIDTH - x), height=_BAR)
+        svg.hint(box, f"{name} is still to come: {gib(value)}")
+        x += value * scale
+    if known and spark.short_gib:
+        box = svg.add(root, "rect", "beyond", x=end, y=_EDGE, width=_WIDTH - end, height=_BAR)
+        svg.hint(box, f"{gib(spark.short_gib)} more than is free")
+    if known and spark.floor_gib:
+        at = end - spark.floor_gib * scale
+        line = svg.add(root, "line", "mark", x1=at, x2=at, y1=0, y2=_BAR + 2 * _EDGE)
+        svg.hint(line, "the memory guard's floor")
     return svg.markup(root)
 
 
-def _rest(spark: Spark) -> str:
+def _kind(name: str, series: t.Mapping[str, int]) -> str:
+    return f"share series{series[name]}" if name in series else "share other"
+
+
+def _notes(spark: Spark) -> list[str]:
+    shares = [f"{name} {gib(share)}" for name, share in spark.shares.items()]
     free = f"free {gib(spark.free_gib)} of {gib(spark.total_gib)}"
     vfs = f"VF index free: {', '.join(map(str, spark.free_vfs)) or 'none'}"
-    return f"{free}; {vfs}; GPU shares {spark.gpu_taken} of {'?' if spark.gpu is None else spark.gpu}"
+    gpu = f"GPU shares {spark.gpu_taken} of {'?' if spark.gpu is None else spark.gpu}"
+    more = [coming(spark)] if spark.coming else []
+    return ["; ".join([", ".join([*shares, free]), vfs, gpu]), *more]

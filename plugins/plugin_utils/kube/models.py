@@ -30,7 +30,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.nodes import gib as gib_by_host
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
-State = t.Literal["fits", "does not fit", "not known"]
+State = t.Literal["fits", "tight", "does not fit", "not known"]
+FITS: tuple[State, ...] = ("fits", "tight")  # tight: it leaves less than the memory guard keeps free
 STEP_GIB = 0.1  # resolution of the missing memory
 APART = 1000  # between the dist_ports of two instances: engines count up from theirs
 _LAST_PORT = 65535
@@ -65,6 +66,11 @@ class Spark:
         if self.free_gib is None or None in coming:
             return None
         return self.free_gib - sum(share for share in coming if share is not None)
+
+    @property
+    def short_gib(self) -> float:
+        """GiB that instances which still load ask for beyond what is free."""
+        return max(-(self.room_gib or 0.0), 0.0)
 
     @property
     def held_gib(self) -> dict[str, float]:
@@ -161,7 +167,7 @@ def picture(
     asked = _Asked(cluster, planned, {spark.host: spark for spark in sparks}, left, shape, knowledge_dirs)
     known = knowledge.shared("profile", tuple(knowledge_dirs)) if profiles is None else profiles
     fits = [_fit(name, asked) for name in sorted(known)]
-    order: tuple[State, ...] = ("fits", "not known", "does not fit")
+    order: tuple[State, ...] = (*FITS, "not known", "does not fit")
     return Picture(
         tuple(sparks),
         tuple(served),
@@ -349,7 +355,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     start["k8s_dgx_overrides"] = {"instance": overrides["instance"]}
     left, floor = max(room - held, 0.0), max((spark.floor_gib or 0.0 for spark in sparks), default=0.0)
     note = f"less than the memory guard's floor of {floor:.1f} GiB" if left < floor else ""
-    return replace(fit, state="fits", gib=held, left_gib=left, note=note, start=start)
+    return replace(fit, state="tight" if note else "fits", gib=held, left_gib=left, note=note, start=start)
 
 
 def _errors(plan: Plain) -> list[str]:

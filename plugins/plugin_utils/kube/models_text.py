@@ -10,7 +10,7 @@ import textwrap
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import Fit, Picture, Spark
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models import FITS, Fit, Picture, Spark
 
 WIDTH, WIDE = 50, 110
 SIGNS = "ABCDEFGH"
@@ -30,6 +30,14 @@ def parts(spark: Spark) -> list[tuple[str, float]]:
     return [*spark.held_gib.items(), (OTHER, spark.other_gib or 0.0), (FREE, free)]
 
 
+def coming(spark: Spark) -> str:
+    """Say what still loads, and how much more than is free it asks for, or what it leaves for another."""
+    names = ", ".join(spark.coming)
+    if spark.short_gib:
+        return f"still to come: {names}, which asks for {gib(spark.short_gib)} more than is free"
+    return f"still to come: {names}; room for another {gib(spark.room_gib)}"
+
+
 def told(served: Served) -> str:
     """Describe an instance: its state, and what it holds."""
     ready = sum(rank.ready for rank in served.ranks)
@@ -44,7 +52,7 @@ def told(served: Served) -> str:
 
 def needs(fit: Fit) -> str:
     """Describe where a profile would run and what it would hold, or why it cannot."""
-    if fit.state != "fits":
+    if fit.state not in FITS:
         return "; ".join(fit.reasons)
     instance = fit.start["k8s_dgx_overrides"]["instance"]
     vf = f", vf_index {instance['vf_index']}" if "vf_index" in instance else ""
@@ -80,7 +88,7 @@ def lines(picture: Picture) -> list[str]:
             made += [f"  {state:<12}  {why}:", *(f"                {line}" for line in names)]
     if picture.unseen:
         made += ["", "Not seen", *(f"  {line}" for line in picture.unseen)]
-    first = next((fit for fit in picture.fits if fit.state == "fits"), None)
+    first = next((fit for fit in picture.fits if fit.state in FITS), None)
     return [*made, *(["", f"To start {first.profile}", f"  {command(first)}"] if first else [])]
 
 
@@ -96,7 +104,7 @@ def _spark(spark: Spark, signs: t.Mapping[str, str]) -> t.Iterator[str]:
     floor = f" (the memory guard's floor: {gib(spark.floor_gib)})" if spark.floor_gib is not None else ""
     yield f"  {', '.join([*shares, f'free {gib(spark.free_gib)}'])}{floor}"
     if spark.coming:
-        yield f"  still to come: {', '.join(spark.coming)}; room for another {gib(spark.room_gib)}"
+        yield f"  {coming(spark)}"
     taken = [f"{vf} {signs[name]}" for vf, name in sorted(spark.vfs.items())]
     free = f"VF index free: {', '.join(map(str, spark.free_vfs)) or 'none'}"
     gpu = f"; GPU shares taken: {spark.gpu_taken} of {'?' if spark.gpu is None else spark.gpu}"

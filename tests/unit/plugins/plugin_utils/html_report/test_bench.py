@@ -33,6 +33,29 @@ BESIDE = {
 }  # fmt: skip
 
 
+def level(n: int, speed: float | None, verdict: str = "good") -> dict[str, t.Any]:
+    figures = {**LEVEL["figures"], "peak_tokens_per_s": speed, "per_request_tokens_per_s": speed and speed / n}
+    return {**LEVEL, "n": n, "verdict": verdict, "figures": figures}
+
+
+def test_what_it_means_stands_first_and_then_the_speed_over_requests_at_once() -> None:
+    levels = [level(1, 40.0), level(4, 120.0), level(8, 160.0), level(16, 20.0, "garbage")]
+    report = {**REPORT, "answer": ["One user gets 40 tokens/s."], "workloads": [{"name": "chat", "levels": levels}]}
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    shown = page(report)
+    assert shown.index("One user gets 40") < shown.index("<svg") < shown.index("<table")
+    assert shown.count("<svg") == 4, "two charts, each for a phone and a desk"
+    for words in ("n=8: 160.0 tok/s, good", "n=8: 20.0 tok/s, good", "n=16: 20.0 tok/s, garbage"):
+        assert words in shown
+    line = shown.split("<polyline")[1].split("points=")[1].split('"')[1]
+    assert len(line.split()) == 3, "what is garbage is no part of the line"
+
+
+def test_one_number_of_requests_makes_no_chart() -> None:
+    for levels in ([level(1, 40.0)], [level(1, 40.0), level(4, None, "failed")]):
+        assert "<svg" not in page({**REPORT, "workloads": [{"name": "chat", "levels": levels}]})
+
+
 def test_another_tools_figures_are_on_the_page_as_the_terminal_has_them() -> None:
     report = {**REPORT, "crosscheck": BESIDE}
     jsonschema.Draft202012Validator(SCHEMA).validate(report)

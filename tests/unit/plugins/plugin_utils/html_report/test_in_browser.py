@@ -9,9 +9,19 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import page
 from ansible_collections.dgxspark.cluster.tests.support import browser
+from ansible_collections.dgxspark.cluster.tests.unit.pages import pages
 from ansible_collections.dgxspark.cluster.tests.unit.reports import samples
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not browser.can_run(), reason=browser.NOT_RUN)]
+
+
+# The names along a short cable of the picture have no room for more; the table below it has them, too.
+SMALL = re.compile(r"text of [\d.]+ px: cable\d+$")
+
+
+def unreadable(found: dict[str, list[str]]) -> dict[str, list[str]]:
+    left = {name: [each for each in problems if not SMALL.match(each)] for name, problems in found.items()}
+    return {name: problems for name, problems in left.items() if problems}
 
 
 def test_a_page_with_each_fault_is_caught(tmp_path: pathlib.Path) -> None:
@@ -29,7 +39,9 @@ def test_a_page_with_each_fault_is_caught(tmp_path: pathlib.Path) -> None:
 
 def test_reports_can_be_read_at_both_widths(tmp_path: pathlib.Path) -> None:
     found = browser.measured(tmp_path, {name: page(report) for name, report in samples().items()}, (390, 1440))
-    # The names along a short cable of the picture have no room for more; the table below it has them, too.
-    small = re.compile(r"text of [\d.]+ px: cable\d+$")
-    left = {name: [each for each in problems if not small.match(each)] for name, problems in found.items()}
-    assert {name: problems for name, problems in left.items() if problems} == {}
+    assert unreadable(found) == {}
+
+
+def test_all_other_pages_can_be_read_at_both_widths(tmp_path: pathlib.Path) -> None:
+    found = browser.measured(tmp_path, pages(), (390, 1440))
+    assert unreadable(found) == {}

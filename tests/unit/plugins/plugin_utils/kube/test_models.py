@@ -93,7 +93,8 @@ def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
     assert (spark.free_vfs, spark.gpu, spark.gpu_taken) == ((2,), 3, 2)
     assert (spark.free_gib, spark.room_gib, made.unseen) == (25.0, 25.0, ())
     fits = fit(made, SECOND)
-    assert (fits.state, fits.hosts, fits.reasons) == ("fits", tuple(HOSTS), ())
+    # It leaves less than the memory guard keeps free, and is counted so.
+    assert (fits.state, fits.hosts, fits.reasons) == ("tight", tuple(HOSTS), ())
     assert fits.start["k8s_dgx_overrides"]["instance"] == {
         "name": SECOND.replace(".", "-"), "vf_index": 2, "port": 30002, "dist_port": 52000
     }  # fmt: skip
@@ -111,6 +112,8 @@ def test_the_picture_has_shares_vfs_gpus_and_what_would_fit_beside() -> None:
     first = made.fits[0].profile
     assert f'"k8s_dgx_model_profile": "{first}"' in text
     assert models_page.page(made) == page
+    tight = sum(each.state == "tight" for each in made.fits)
+    assert f"{tight} of them with little memory left" in page and ">tight</td>" in page
 
 
 def test_what_is_short_is_named() -> None:
@@ -218,7 +221,7 @@ def test_what_does_not_fit_has_a_reason_and_what_fits_is_planned(
     cluster = seen(free, vfs, topology)
     made = picture(cluster, two(loading=loading), nodes(gpu))
     for each in made.fits:
-        if each.state != "fits":
+        if each.state not in models.FITS:
             assert each.reasons and not each.start
             continue
         given_, place = each.start, {**cluster, "hosts": list(each.hosts)}
@@ -227,3 +230,14 @@ def test_what_does_not_fit_has_a_reason_and_what_fits_is_planned(
         assert plan["instance"]["name"] not in {"default", "second"}
         assert plan["instance"]["port"] not in {30000, 30001}
     assert models_text.lines(made) and models_page.page(made)
+
+
+def test_what_a_loading_instance_asks_beyond_what_is_free_is_said_and_drawn() -> None:
+    short = picture(seen(everywhere(25.0)), two(loading=["second"]), nodes())
+    held = short.sparks[0].shares["second"] or 0.0
+    said = f"which asks for {held - 25:.1f} GiB more than is free"
+    text, page = "\n".join(models_text.lines(short)), models_page.page(short)
+    assert said in text and said in page and 'class="beyond"' in page
+    enough = picture(seen(everywhere(held + 1.0)), two(loading=["second"]), nodes())
+    assert "more than is free" not in "\n".join(models_text.lines(enough)) + models_page.page(enough)
+    assert 'class="beyond"' not in models_page.page(enough) and "room for another 1.0 GiB" in models_page.page(enough)
