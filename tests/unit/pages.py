@@ -16,9 +16,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import models
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, results
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import catalogue
+from ansible_collections.dgxspark.cluster.tests.unit import bench_reports as measured
+from ansible_collections.dgxspark.cluster.tests.unit import served_models as served
 from ansible_collections.dgxspark.cluster.tests.unit.discovered import Site
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.html_report import test_bench as measured
-from ansible_collections.dgxspark.cluster.tests.unit.plugins.plugin_utils.kube import test_models as served
 
 PROFILES = (*served.FEW, "qwen3.5-397b-a17b-nvfp4", "gpt-oss-120b-sglang")
 
