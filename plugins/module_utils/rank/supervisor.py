@@ -199,9 +199,8 @@ def _join(rank: Rank) -> None:
     reason = "no answer"
     while not rank.ending:
         if time.monotonic() > until:
-            rank.end(
-                "lost", f"the head at {head[0]} did not accept this rank within {rank.bounds['peers_s']:g} s: {reason}"
-            )
+            bound = rank.bounds["peers_s"]
+            rank.end("lost", f"the head at {head[0]} did not accept this rank within {bound:g} s: {reason}")
             return
         try:
             with socket.create_connection(head, timeout=rank.bounds["lost_s"]) as connection:
@@ -271,9 +270,8 @@ def _listen(rank: Rank) -> None:
         tcp = socket.create_server(place, backlog=64)
         udp.bind(place)
     except OSError as exc:
-        raise Ending(
-            STATUS["port"], f"port {place[1]}: {exc.strerror}. Give this instance a dist_port of its own."
-        ) from exc
+        taken = f"port {place[1]}: {exc.strerror}. Give this instance a dist_port of its own."
+        raise Ending(STATUS["port"], taken) from exc
 
     def accept() -> None:
         while True:
@@ -444,9 +442,8 @@ def _run(rank: Rank, folder: pathlib.Path, root: str, config: str) -> Ending:
             return rank.ending
         if rank.head and time.monotonic() > until:
             here = ", ".join(map(str, sorted(rank.members))) or "none"
-            return Ending(
-                STATUS["lost"], f"not all ranks came within {rank.bounds['peers_s']:g} s; here besides 0: {here}."
-            )
+            bound = rank.bounds["peers_s"]
+            return Ending(STATUS["lost"], f"not all ranks came within {bound:g} s; here besides 0: {here}.")
     rank.doing = "loading"
     with _guarded(root, rank.config["guard"]) as loading:
         return _engine(rank, loading)
@@ -492,8 +489,7 @@ def _engine(rank: Rank, load: socket.socket) -> Ending:
         while not rank.ending:
             status = _reap(engine.pid)
             if status is not None:
-                code = os.waitstatus_to_exitcode(status)
-                engine.returncode = code
+                engine.returncode = code = os.waitstatus_to_exitcode(status)
                 if code == 0:
                     rank.end("ended", "the engine ended by itself with status 0.")
                     break
