@@ -16,6 +16,7 @@ import typing as t
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import (  # noqa: E402
     evidence,
     knowledge_base,
@@ -29,6 +30,14 @@ SHARE = 0.2
 ALIASES = {"ep_size": "ep", "tp_size": "tp", "pp_size": "pp"}
 
 
+def entry_of(row: evidence.Row) -> dict[str, t.Any]:
+    """Return the shipped profile of a row's model; of several, the first of its engine."""
+    known = knowledge.shared(profile.KIND)
+    own = [name for name, entry in known.items() if entry.get("model") == row.run.model]
+    same = [name for name in own if profile.find(name)["engine"]["name"] == row.run.engine]
+    return profile.find((same or own or [row.run.model])[0])
+
+
 def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
     """Return a profile's model with the configuration of a row, and none of the profile's other settings."""
     run = row.run
@@ -39,6 +48,7 @@ def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
         nodes=run.nodes,
         cut=Cut(run.tp, run.pp, run.ep),
         settings=dict(run.settings),
+        environment={key: str(value) for key, value in run.environment.items()},
         revision=run.revision,
     )
 
@@ -81,10 +91,10 @@ def names_of(row: evidence.Row) -> set[str]:
 
 def confusion(rows: t.Sequence[evidence.Row], known: knowledge_base.Base, noise: t.Collection[str]) -> Table:
     """Count caught and passed rows by rules alone; `noise`: rules whose warnings do not count."""
-    entries = {row.run.model: profile.find(row.run.model) for row in rows}
+    entries = {row.id: entry_of(row) for row in rows}
     table = Table()
     for row in rows:
-        found = judged(row, entries[row.run.model], known)
+        found = judged(row, entries[row.id], known)
         blocked = found.verdict == "blocked"
         warnings = [
             f for f in found.findings if f.severity == "warning" and f.id not in noise and set(f.names) & names_of(row)
@@ -110,10 +120,10 @@ def confusion(rows: t.Sequence[evidence.Row], known: knowledge_base.Base, noise:
 
 def noisy(rows: t.Sequence[evidence.Row], known: knowledge_base.Base) -> dict[str, int]:
     """Return on how many stable rows each rule with a warning fires."""
-    entries = {row.run.model: profile.find(row.run.model) for row in rows}
+    entries = {row.id: entry_of(row) for row in rows}
     fired: collections.Counter[str] = collections.Counter()
     for row in (row for row in rows if row.verdict == "stable"):
-        found = judged(row, entries[row.run.model], known).findings
+        found = judged(row, entries[row.id], known).findings
         fired.update({f.id for f in found if f.severity == "warning"})
     return dict(fired)
 
@@ -135,10 +145,10 @@ def main() -> int:
         print("  stable, not passed:", line)
     reduced = dataclasses.replace(known, rules=tuple(rule for rule in known.rules if not rule.summary))
     print("Without the rules whose only source is somebody's summary:", confusion(rows, reduced, noise))
-    entries = {row.run.model: profile.find(row.run.model) for row in rows}
+    entries = {row.id: entry_of(row) for row in rows}
     right = 0
     for row in rows:
-        found = judged(row, entries[row.run.model], known, use_evidence=True)
+        found = judged(row, entries[row.id], known, use_evidence=True)
         right += (found.verdict == "proven") == (row.verdict == "stable")
     print(f"With evidence (a look-up): right on {right}/{len(rows)}")
     return 1 if table.stable_blocked else 0

@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile i
 
 ROWS = evidence.load_rows()
 KNOWN = knowledge_base.base()
-ENTRIES = {row.run.model: profile.find(row.run.model) for row in ROWS}
+ENTRIES = {row.id: verdicts.entry_of(row) for row in ROWS}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def noise() -> set[str]:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.verdict == "stable"], ids=lambda row: row.id)
 def test_no_rule_contradicts_a_stable_row(row: evidence.Row) -> None:
-    found = verdicts.judged(row, ENTRIES[row.run.model], KNOWN)
+    found = verdicts.judged(row, ENTRIES[row.id], KNOWN)
     assert found.verdict != "blocked", [f.id for f in found.findings if f.severity == "error"]
 
 
@@ -71,7 +71,7 @@ NOT_PROVEN = {
 
 def test_with_evidence_every_row_is_told_right() -> None:
     for row in ROWS:
-        found = verdicts.judged(row, ENTRIES[row.run.model], KNOWN, use_evidence=True)
+        found = verdicts.judged(row, ENTRIES[row.id], KNOWN, use_evidence=True)
         expected = {"stable": "proven"}.get(row.verdict, "blocked")
         expected, _why = NOT_PROVEN.get(row.id, (expected, ""))
         assert found.verdict == expected, row.id
