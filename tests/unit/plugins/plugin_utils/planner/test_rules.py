@@ -134,6 +134,14 @@ def test_a_vocabulary_that_vllm_would_download_is_told(name: str, overrides: dic
     assert not told or said[HARMONY].severity == "warning"
 
 
+@pytest.mark.parametrize(("allowed", "severity"), [(False, "error"), (True, "warning")])
+def test_a_context_that_the_owner_lets_pass_the_models_own_does_not_block(allowed: bool, severity: str) -> None:
+    """The engine starts with it; seen in a public recipe that was blocked."""
+    settings = {"context_length": 400000, "allow_longer_context": allowed}
+    found = verdict.judge(profile.resolve(profile.find("laguna-s-2.1-nvfp4-vllm"), {"settings": settings}), KNOWN)
+    assert [f.severity for f in found.findings if f.id.startswith("context.over-native-rope")] == [severity]
+
+
 def entry(**changes: t.Any) -> dict[str, t.Any]:
     return {
         "id": "own.rule",
