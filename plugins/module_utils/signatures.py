@@ -24,6 +24,10 @@ EXCERPT = 300
 LEAST = 4  # characters; a shorter text is not worth searching for
 BEFORE, TAIL = 60, 120  # of an excerpt: characters before the match, and of the line's end, where the cause stands
 
+TRACED = 500  # lines of a traceback, within which its last one is looked for
+_OPENS = "Traceback (most recent call last):"
+_RAISED = re.compile(r"[A-Za-z_][\w.]{0,120}(?:Error|Exception|Exit|Interrupt|Timeout)(?::|$)")
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
@@ -238,23 +242,42 @@ class Matcher:
 
 
 class Scan:
-    """Looks for all patterns in a log's lines, one at a time. A line counts once for a pattern, in however many pieces it comes."""
+    """Looks for all patterns in a log's lines, one at a time. A line counts once for a pattern, in however many pieces it comes.
+
+    Where a line that matches opens a traceback, the excerpt goes on with what the traceback ends with: that is the fault.
+    """
 
     def __init__(self, patterns: t.Sequence[Pattern]) -> None:
         self._matcher = Matcher(patterns)
         self._hits: dict[str, Hit] = {}
         self._number = 0
+        self._opened: list[Hit] = []
+        self._column = self._opened_at = 0  # where the traceback stands in its line, and in which
 
     def see(self, number: int, line: str) -> None:
         """Look at a line."""
         self._number = number
+        if self._opened:
+            self._follow(number, line)
         for pattern, match in self._matcher.find(line):
             hit = self._hits.get(pattern.id)
             if hit is None:
                 named = {key: excerpt(value)[:80] for key, value in match.groupdict().items() if value}
-                self._hits[pattern.id] = Hit(pattern.id, number, number, 1, excerpt(line, match.start()), named)
+                hit = self._hits[pattern.id] = Hit(pattern.id, number, number, 1, excerpt(line, match.start()), named)
+                if (place := line.find(_OPENS)) >= 0:
+                    self._opened, self._column, self._opened_at = [*self._opened, hit], place, number
             elif hit.last != number:
                 hit.last, hit.count = number, hit.count + 1
+
+    def _follow(self, number: int, line: str) -> None:
+        """Look for the end of a traceback: the first line that is not indented, behind what prefix its lines have."""
+        raised = _RAISED.match(line) or _RAISED.match(line, self._column)
+        late = number >= self._opened_at + TRACED
+        if raised and not late:
+            for hit in self._opened:
+                hit.excerpt = f"{hit.excerpt} ... {excerpt(line[raised.start() :])}"
+        if raised or late:
+            self._opened = []
 
     def passing(self, lines: t.Iterable[tuple[int, str]]) -> t.Iterator[str]:
         """Look at each line on its way to another reader, which gets a long line's pieces without their overlap."""

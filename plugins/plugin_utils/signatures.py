@@ -31,7 +31,7 @@ SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
 FILES = 1000  # most files in one folder
 # Between findings that do not explain each other, the lower layer comes first.
-LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm")
+LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm", "rank")
 
 Plain = dict[str, t.Any]
 # Lines to show for the verdict on NCCL's traffic; they are no signatures, since neither is a fault by itself.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -42,6 +43,8 @@ def settings(resolved: t.Mapping[str, Plain], info: Plain) -> dict[str, tuple[st
         if name in UNSEEN or theirs_name not in info:
             continue
         theirs, ours = info[theirs_name], told["value"]
+        if isinstance(ours, dict) and isinstance(theirs, str):
+            theirs = json.loads(theirs)
         if told["by"] == "unknown":
             verdict = "unknown"
         else:

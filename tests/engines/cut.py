@@ -1,6 +1,6 @@
 """Cut what engines said of themselves down to a fixture, which tests without a GPU compare with the plan.
 
-Usage: cut.py MODELS FIXTURE FOLDER…: FOLDER has the results.jsonl and logs.zip of drive.py. FIXTURE gets the models' config.json, and by
+Usage: cut.py MODELS FIXTURE FOLDER…: FOLDER has the results.jsonl and logs.zip of drive.py. FIXTURE gets, beside what it has, the models' config.json, and by
 case either the settings that the engine's page showed and the figures of its log, or its last words.
 """
 
@@ -24,6 +24,8 @@ def main(models: pathlib.Path, fixture: pathlib.Path, *folders: pathlib.Path) ->
     """Write the fixture."""
     known = {each.case.id: each.case for each in CASES}
     made: Plain = {"engine": "sglang 0.5.12", "models": {}, "cases": {}}
+    if fixture.is_file():
+        made = json.loads(fixture.read_text(encoding="utf-8"))
     for folder in folders:
         with zipfile.ZipFile(folder / "logs.zip") as logs:
             for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines():

@@ -242,6 +242,9 @@ def _judge(request: ChatRequest, stream: ChatStream, guards: Guards) -> None:
     if not stream.content.strip():
         if stream.reasoning.strip():
             raise failure_of("reasoning-only", f"only reasoning came back, and no answer ({stream.finish_reason})")
+        if stream.finish_reason == "length" and stream.tokens >= guards[0].limits.single.min_tokens:
+            # Up to its limit it drew tokens that show nothing: line ends, spaces, or marks that the tokenizer leaves out.
+            raise failure_of("garbage", f"the answer is garbage: {stream.tokens} tokens, and not one visible character")
         raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
     if request.expect and not re.search(request.expect, stream.content, re.IGNORECASE):
         raise failure_of("unexpected", f"the answer does not contain {request.expect!r}: {short(stream.content)!r}")

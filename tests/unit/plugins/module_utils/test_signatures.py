@@ -183,3 +183,35 @@ def test_what_passes_on_to_another_reader_is_the_log(texts: list[str]) -> None:
     seen = s.Scan(PATTERNS)
     assert "".join(seen.passing(s.numbered(log))) == log.replace("\n", "")
     assert seen.reading("log") == s.scan("log", s.numbered(log), PATTERNS)
+
+
+@pytest.mark.parametrize(
+    ("opens", "prefix"),
+    [
+        ("", ""),
+        ("[2026-11-29 10:16:23] Scheduler hit an exception: ", ""),
+        (
+            "(EngineCore pid=77) ERROR 11-26 12:00:01 [core.py:9] ",
+            "(EngineCore pid=77) ERROR 11-26 12:00:01 [core.py:9] ",
+        ),
+        ("[rank1]: ", "[rank1]: "),
+    ],
+)
+def test_where_a_line_opens_a_traceback_its_end_is_shown(opens: str, prefix: str) -> None:
+    pattern = s.compile_patterns([{"id": "a.opens", "pattern": r"Traceback \(most recent call last\)"}])
+    lines = [
+        "  File x.py, line 1, in y",
+        "    raise ValueError(MemoryError: no)",
+        "x.Wrong.Error: no kernel",
+        "KeyError: 1",
+    ]
+    text = "\n".join([f"{opens}Traceback (most recent call last):", *(prefix + line for line in lines)])
+    (hit,) = s.scan("log", s.numbered(text), pattern).hits
+    assert hit.excerpt == f"{opens}Traceback (most recent call last): ... x.Wrong.Error: no kernel"
+
+
+def test_a_traceback_that_does_not_end_is_not_waited_for() -> None:
+    opened = s.compile_patterns([{"id": "a.opens", "pattern": r"Traceback \(most recent call last\)"}])
+    text = "Traceback (most recent call last):\n" + "  File\n" * s.TRACED + "ValueError: of something else"
+    (hit,) = s.scan("log", s.numbered(text), opened).hits
+    assert hit.excerpt == "Traceback (most recent call last):"

@@ -101,6 +101,9 @@ FAILURES: list[tuple[str, Answer, str, str]] = [
     ("no JSON", [head(), chunk(b"data: {oops\n\n"), chunk(b"")], "protocol", "is not JSON"),
     ("an error", [*BEGUN, chunk(event({"error": {"message": "NCCL timeout"}})), chunk(b"")], "server-error", "NCCL"),
     ("nothing", sse("", "  \n"), "empty", "the answer is empty (stop)"),
+    ("a few tokens of nothing", sse(*[" "] * 3, reason="length", tokens=3), "empty", "the answer is empty (length)"),
+    ("line ends for ever", sse(*["\n"] * 60, reason="length", tokens=60), "garbage", "60 tokens, and not one visible"),
+    ("marks that are left out", sse("", reason="length", tokens=16), "garbage", "16 tokens, and not one visible"),
     (
         "reasoning alone",
         [head(), chunk(delta(None, reasoning_content="Let me see.")), chunk(delta("", "length")), chunk(b"")],

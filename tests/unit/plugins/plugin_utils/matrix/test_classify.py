@@ -99,3 +99,21 @@ def level(ok: int, **causes: int) -> Plain:
 )
 def test_where_most_requests_hang_it_is_a_hang(ok: int, causes: dict[str, int], cls: str) -> None:
     assert outcome(stage=None, report=level(ok, **causes)).cls == cls
+
+
+def test_why_an_engine_ended_is_not_that_its_supervisor_saw_it_end() -> None:
+    """As SGLang 0.5.12 logged it for a method whose parameters the checkpoint does not have (benchmarks/results/engines)."""
+    log = (
+        "[2026-11-29 10:16:23] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/opt/sg/sglang/srt/model_loader/weight_utils.py", line 308, in get_quant_config\n'
+        '    raise ValueError(f"Cannot find the config file for {model_config.quantization}")\n'
+        "ValueError: Cannot find the config file for awq\n\n"
+        "[2026-11-29 10:16:23] Received sigquit from a child process. It usually means the child failed.\n"
+        "supervisor: rank 0: the engine was killed by SIGKILL; its log is above.\n"
+    )
+    found = outcome(stage="switch", message="rank 0: the engine was killed by SIGKILL", logs={"rank0": log})
+    assert (found.cls, found.where, found.line) == (
+        "startup_crash",
+        "rank0:4",
+        "ValueError: Cannot find the config file for awq",
+    )

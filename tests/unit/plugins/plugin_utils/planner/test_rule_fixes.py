@@ -220,7 +220,10 @@ CASES: dict[str, Case] = {
     "settings.quantization-not-nvfp4": Case(GLM, {"quantization": "fp8"}),
     "load.fastsafetensors-ranks": Case(GLM, {"load_format": "fastsafetensors"}),
     "load.chunk-of-pages": Case(GLM, {"chunked_prefill_size": 1000, "page_size": 64}),
-    "load.modelopt-unquantized": Case(GEMMA, {"quantization": "modelopt_fp4", **PLAIN}),
+    "load.unquantized": Case(GEMMA, {"quantization": "modelopt_fp4", **PLAIN}),
+    "load.mxfp4-unquantized": Case(GEMMA, {"quantization": "mxfp4", **PLAIN}),
+    "load.cache-fp4-missing": Case(GEMMA, {"kv_cache_dtype": "fp4_e2m1", **PLAIN}, version="0.5.12"),
+    "attention.flex-mask": Case(GEMMA, {"attention_backend": "flex_attention", **PLAIN}, version="0.5.12"),
     "settings.quantization-not-fp8": Case(FP8, {"quantization": "modelopt_fp4"}, version="0.5.12"),
 }  # fmt: skip
 
