@@ -9,6 +9,7 @@ command lines. What knows a cluster gives the planner a `Cluster`, which says wh
 other; for an owner's own that is plugin_utils/serving, where playbooks and filters plan.
 Profiles: `find_profile` reads one, `resolve_profile` lays overrides on it, `read_model` and `new_profile` make one of a
 model's own files, `find_model_files` looks for them, `catalogue` plans all.
+Rules: `rule_facts` describes what they may ask, `rule_facts_schema` is its JSON Schema.
 Recipes: `read_recipe` makes a profile of another tool's file. Measured rows: `evidence_export`.
 Images: `read_image_report` reads what an image said of itself, `image_entries` makes knowledge of it.
 
@@ -34,6 +35,8 @@ from .inspection.inspected import document as read_image_report
 from .inspection.inspected import entries as image_entries
 from .inspection.inspected import told as image_summary
 from .judgement.cluster import ANYWHERE, Cluster, Machines, Start
+from .judgement.document import described as rule_facts
+from .judgement.document import schema as rule_facts_schema
 from .judgement.evidence import MIXED, NOISE, SHAPES
 from .judgement.patches import load_patches
 from .judgement.plan import (
@@ -126,6 +129,8 @@ __all__ = [
     "refuse_secrets_in_command",
     "request",
     "resolve_profile",
+    "rule_facts",
+    "rule_facts_schema",
     "serving_table",
     "too_few_nodes",
 ]

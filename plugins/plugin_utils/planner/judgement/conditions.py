@@ -121,6 +121,13 @@ class Condition:
         """The dotted paths that the condition reads."""
         return frozenset(path for term in self.terms for path in term.reads)
 
+    @functools.cached_property
+    def projects(self) -> bool:
+        """Whether a part of it is evaluated on the elements of a list, or on another part's result."""
+        return any(
+            "projection" in node["type"] or node["type"] in ("pipe", "expref", "flatten") for node in _walk(self.parsed)
+        )
+
     def value(self, document: Document) -> t.Any:
         """Evaluate the expression on this document."""
         return _interpreter().visit(self.parsed, document)

@@ -1,25 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts that rules may read: the plan's as one plain document. Anything that needs arithmetic is computed and named here.
-
-model: known, architecture, hybrid, linear (mamba2, gdn), experts, experts_per_gpu, gated_experts, expert_rows (of an
-expert's first matrix on one GPU), expert_rows_rest (modulo 128), latent, head_dim_max, indexer_ratio (an indexer of
-attention caches one key per this many tokens; 0: none), value_dims_differ (layers with a window have values of a different
-width), merge_state_threads, kv_heads_misfit (a number of KV heads that does not fit TP), position, first_layer, head,
-drafter, frozen_drafter, sliding, vision, canvas (tokens of a denoised block; None: none),
-native_context, tied_embeddings; what its class supports in this engine version (None: unknown): pipeline, start_layer, balanced, states_all (with
-prefix caching, states are kept at every block); registered: the engine has the class; transformers: if it does not, its
-Transformers backend may serve the model; config_unknown: it has the class, but nothing there knows the
-configuration; mtp_refused: it rejects method mtp; class_versions: the versions that
-have the class. quant:
-tool (modelopt, compressed-tensors, unknown, none), stored (formats in the checkpoint), experts (precision), dense_fp4
-(FP4 layers outside the routed experts). parallel: see `parallel_facts`. engine: name, version. image: name, features
-(true, false, null = unknown). patches: see `patch_facts`. settings: the plan's. environment: the names of the variables
-that the profile sets, without their values, which may be secret. speculation: on, algorithm, steps, topk, tokens,
-drafter (one is named). graphs: max_bs, running, over. context: length, native, over_native. chunk: uneven (a prefill chunk is no whole
-number of the cache's pages). memory: see `memory_facts`.
-"""
+"""The facts that rules may read: makes the plan's document, whose parts document.py names and describes."""
 
 from __future__ import annotations
 
@@ -37,6 +19,7 @@ from ..model.model import KV_BYTES, KV_WIDE, Cut, Facts, Format, check_cut
 from ..model.speculation import Draft
 from ..model.vllm_cache import MLA_TOKEN_BYTES, SLOTS
 from ..profile.profile import DEFAULT_PRECISION, Profile
+from .document import Memory, Model, Parallel, Patches, PlanDocument, Quant
 
 CLASSES = "model_classes"
 # What a model's class supports, by its entry in `knowledge/model_classes`.
@@ -118,7 +101,7 @@ def spread(profile: Profile) -> Document:
     return {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp}
 
 
-def parallel_facts(profile: Profile) -> Document:
+def parallel_facts(profile: Profile) -> Parallel:
     """Return the split with tp_alone, the largest number of these ranks that pure tensor parallelism can use (None: not known).
 
     ep_alone: the matching expert parallelism (each runner accepts either 1 or TP).
@@ -128,18 +111,16 @@ def parallel_facts(profile: Profile) -> Document:
     if facts is None:
         # Heads of most models are divided by powers of two only, and whether fewer nodes would do is not known.
         power = ranks & (ranks - 1) == 0
-        return {**spread(profile), "tp_alone": ranks if power else None, "ep_alone": 1 if cut.ep == 1 else ranks}
+        alone_there = {"tp_alone": ranks if power else None, "ep_alone": 1 if cut.ep == 1 else ranks}
+        return t.cast(Parallel, {**spread(profile), **alone_there})
     alone = next((tp for tp in range(ranks, 0, -1) if _fits(facts, tp, 1)), 1)
-    return {
-        **spread(profile),
-        "tp_alone": alone,
-        "ep_alone": alone if cut.ep > 1 and _fits(facts, alone, alone) else 1,
-    }
+    ep_alone = alone if cut.ep > 1 and _fits(facts, alone, alone) else 1
+    return t.cast(Parallel, {**spread(profile), "tp_alone": alone, "ep_alone": ep_alone})
 
 
 def model_facts(
     profile: Profile, settings: t.Mapping[str, t.Any] | None = None, overlays: t.Sequence[str] = ()
-) -> Document:
+) -> Model:
     """Return the model's facts for rules; all but `known` and `drafter` are None for an unknown model.
 
     settings: the plan's; if absent, the profile's.
@@ -152,7 +133,7 @@ def model_facts(
         "frozen_drafter": bool(drafter and drafter.frozen_kv),
     }
     if facts is None:
-        return asked
+        return t.cast(Model, asked)
     moe, cut = facts.moe, profile.cut
     asked |= {
         "architecture": facts.architecture,
@@ -187,7 +168,7 @@ def model_facts(
             "expert_rows": rows,
             "expert_rows_rest": rows % 128,
         }
-    return asked
+    return t.cast(Model, asked)
 
 
 def _formats(stored: Format) -> set[str]:
@@ -195,7 +176,7 @@ def _formats(stored: Format) -> set[str]:
     return {stored} if isinstance(stored, str) else ({*stored} - {"rest"}) | {stored["rest"]}
 
 
-def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None) -> Document:
+def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None) -> Quant:
     """Return how the checkpoint is quantized, as far as it decides the kernels. settings: as in `model_facts`.
 
     For an unknown model, the precision that the profile itself states still counts.
@@ -227,7 +208,7 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
     }
 
 
-def patch_facts(scheduled: t.Collection[str] | None) -> Document:
+def patch_facts(scheduled: t.Collection[str] | None) -> Patches:
     """Return the launch's start-up patches; `scheduled` is None until they are computed.
 
     scheduled: ids of `knowledge/patches`, those that `patches.needed` returns for this plan.
@@ -289,7 +270,7 @@ def _uneven(settings: t.Mapping[str, t.Any]) -> bool:
     return isinstance(chunk, int) and isinstance(page, int) and chunk > 0 and page > 0 and chunk % page > 0
 
 
-def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None, off: float = 0.0) -> Document:
+def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = None, off: float = 0.0) -> Memory:
     """Return the memory plan for rules: GiB, shares, counts. known is false for an unknown model.
 
     …_most: with the most free memory possible, if it was not measured. fits: some share leaves room for the cache and for
@@ -299,7 +280,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
     """
     if pools is None:
         return {"known": False}
-    return {
+    made: Document = {
         "known": True,
         "free_gib": pools.free,
         "free_assumed": pools.free_assumed,
@@ -326,6 +307,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "block_tokens": pools.block_tokens,
         **_room(pools, settings or {}, off),
     }
+    return t.cast(Memory, made)
 
 
 def _largest_graph(settings: t.Mapping[str, t.Any]) -> int | None:
@@ -375,7 +357,7 @@ def document(
     scheduled: t.Collection[str] | None = None,
     overlays: t.Sequence[str] = (),
     cache_off: float = 0.0,
-) -> Document:
+) -> PlanDocument:
     """Build the whole document for one plan. settings: including the plan's additions. scheduled: see `patch_facts`.
 
     cache_off: the share by which the cache of a non-release build may exceed the plan.
@@ -397,7 +379,7 @@ def document(
             "topk": draft.topk,
             "tokens": draft.tokens,
         }
-    return {
+    made: Document = {
         "model": model_facts(profile, settings, overlays),
         "quant": quant_facts(profile, settings),
         "parallel": parallel_facts(profile),
@@ -422,3 +404,4 @@ def document(
         "chunk": {"uneven": _uneven(settings)},
         "memory": memory_facts(pools, settings, 0.0 if names_release(profile.engine.version) else cache_off),
     }
+    return t.cast(PlanDocument, made)

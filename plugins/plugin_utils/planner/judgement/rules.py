@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, Severity
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, near_names
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, names_release
 
 from .conditions import ERRORS, Condition, Document, Path, Unknown, View, compiled, failure
+from .document import facts as facts_of_a_plan
 from .facts import filled
 
 KIND = "rules"
@@ -97,6 +98,8 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
                 matches("0.0.1", version_range)
             except CollectionError as exc:
                 raise knowledge.KnowledgeError(f"{where}: engines: {exc}") from exc
+        condition = compiled(entry["when"], where)
+        _known_facts(condition, where)
         fix = entry.get("fix", [])
         rules.append(
             Rule(
@@ -106,7 +109,7 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
                 message=entry["message"],
                 remedy=entry["remedy"],
                 sources=tuple(Source(s["from"], s.get("rows_of"), s.get("summary", False)) for s in entry["source"]),
-                condition=compiled(entry["when"], where),
+                condition=condition,
                 engines=entry.get("engines", {}),
                 origin=entry["origin"],
                 fix=tuple(fix if isinstance(fix, list) else [fix]),
@@ -114,6 +117,23 @@ def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
             )
         )
     return tuple(rules)
+
+
+def _known_facts(condition: Condition, where: str) -> None:
+    """Raise KnowledgeError if a condition reads what no plan has. Below a projection, paths begin elsewhere: not judged."""
+    if condition.projects:
+        return
+    known = facts_of_a_plan()
+    for path in sorted(condition.reads):
+        if path[0] not in known:
+            raise _no_such_fact(path[0], known, where)
+        if len(path) > 1 and known[path[0]] and path[1] not in known[path[0]]:
+            raise _no_such_fact(".".join(path[:2]), [f"{path[0]}.{name}" for name in known[path[0]]], where)
+
+
+def _no_such_fact(name: str, known: t.Iterable[str], where: str) -> knowledge.KnowledgeError:
+    meant = near_names.meant(name, known) or f"There are: {', '.join(known)}."
+    return knowledge.KnowledgeError(f"{where}: when: a plan has no fact {name!r}. {meant}")
 
 
 @functools.lru_cache(maxsize=64)

@@ -20,6 +20,7 @@ from ..profile.profile import Drafter, Engine, Profile
 from ..vocabulary import images
 from ..vocabulary.hub_names import model_key
 from . import evidence, facts, findings, patches, resolved, rules, sizes
+from .document import PlanDocument
 from .knowledge_base import Base
 from .sizes import Settled, Sized
 
@@ -61,7 +62,7 @@ class Platform:
 class Ruled:
     """What rules, image and known-bad versions say. environment: the workarounds; patches: the start-up patches."""
 
-    document: facts.Document
+    document: PlanDocument
     findings: tuple[Finding, ...]
     environment: dict[str, str]
     patches: tuple[knowledge.Entry, ...]
@@ -158,7 +159,7 @@ def rule(settled: Settled, sized: Sized, platform: Platform, known: Base) -> Rul
     )
     unknown = _unknown(profile, sized.runs)
     start_up = patches.needed(known.patches, engine.name, engine.version, unpatched, unknown)
-    document = {**unpatched, "patches": facts.patch_facts([patch["id"] for patch in start_up])}
+    document: PlanDocument = {**unpatched, "patches": facts.patch_facts([patch["id"] for patch in start_up])}
     concerned = rules.concerned(known.rules, engine.name, engine.version)
     ruling = rules.evaluate(concerned, document, unknown, sized.runs.because)
     of_platform, environment = _of_platform(platform, known)
