@@ -38,8 +38,9 @@ options:
     description:
       - V(quick) takes about a minute, requests short answers at increasing concurrency, and reports in C(answer) what users get and
         what limits it. O(workloads), O(levels), O(rounds) and O(seconds) are not used then.
+      - V(arena) also has the installed llama-benchy measure several depths of context by concurrency. Not from a pod.
     type: str
-    choices: [full, quick]
+    choices: [full, quick, arena]
     default: full
   knowledge_dirs:
     description: Your knowledge folders, on top of the shipped one. Kinds C(workloads), C(guards) and C(metrics) are used.

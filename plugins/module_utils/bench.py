@@ -15,5 +15,5 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "rounds": {"type": "int", "default": 2},
     "seconds": {"type": "float", "default": 120},
     "seed": {"type": "int"},
-    "mode": {"type": "str", "choices": ["full", "quick"], "default": "full"},
+    "mode": {"type": "str", "choices": ["full", "quick", "arena"], "default": "full"},
 }

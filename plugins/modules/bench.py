@@ -52,6 +52,11 @@ options:
     type: list
     elements: str
     default: []
+  depths:
+    description: Tokens of context before each prompt of that tool. With O(mode=arena), by default 0, 4096, 8192, 16384 and 32768.
+    type: list
+    elements: int
+    default: []
   validate_certs:
     description: Whether the server's certificate is checked.
     type: bool
@@ -164,6 +169,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "log_file": {"type": "path"},
     "crosscheck": {"type": "str", "choices": ["llama-benchy"]},
     "crosscheck_arguments": {"type": "list", "elements": "str", "default": []},
+    "depths": {"type": "list", "elements": "int", "default": []},
     "validate_certs": {"type": "bool", "default": True},
     "ca_path": {"type": "path"},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import typing as t
+import urllib.parse
 
 import pytest
 
@@ -51,15 +52,16 @@ class Stack:
         self.running[name] = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until(lambda: self._status(port, "/health") == 200)
 
-    def gateway(self, **names: t.Sequence[str]) -> None:
+    def gateway(self, key: str = KEY, **names: t.Sequence[str]) -> None:
         """Start the gateway for instances by name, with the names of each. The engines are on loopback, not in a cluster."""
+        self.folder.mkdir(exist_ok=True)
         served = [
             core.Backend(f"serve-{name}", "dgx-serving", tuple(said), self.ports[name], self.ports[name])
             for name, said in names.items()
         ]
         handler = (ROOT / "roles" / "model_gateway" / "files" / "group_down.py").read_text(encoding="utf-8")
         asked = {"version": "1.108.7", "digest": "sha256:" + "1" * 64, "timeout_s": 120}
-        made = core.gateway(asked, served, core.Keys(KEY, {}), handler)
+        made = core.gateway(asked, served, core.Keys(key, {}), handler)
         files = dict(next(each["data"] for each in made["objects"] if each["kind"] == "ConfigMap"))
         for name, text in made["secret"]["data"].items():
             files[name] = base64.b64decode(text).decode()
@@ -95,6 +97,13 @@ class Stack:
             said = made.getresponse()
             return said.status, said.read().decode(), time.monotonic() - start
 
+    def sign_in(self, user: str, password: str) -> int:
+        """Return the status of a sign-in to the administration."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as made:
+            form = urllib.parse.urlencode({"username": user, "password": password})
+            made.request("POST", "/login", form, {"Content-Type": "application/x-www-form-urlencoded"})
+            return made.getresponse().status
+
     def close(self) -> None:
         for each in self.running.values():
             each.kill()
@@ -125,6 +134,7 @@ def test_a_group_goes_down_and_the_gateway_is_replaced_under_streams(stack: Stac
     assert stack.ask("org/a", "messages")[0] == 200
     assert stack.ask("org/none")[0] in (400, 404)
     assert 400 <= stack.ask("org/a", key="wrong-" * 6)[0] < 500
+    assert stack.sign_in("admin", KEY) in (401, 403)
     # A long stream of one model, while another model's group and one of two groups of a third are killed.
     streams: list[tuple[int, str, float]] = []
     counting = {"messages": [{"role": "user", "content": "count from one to forty"}], "max_tokens": 40, "stream": True}
@@ -164,3 +174,51 @@ def test_what_it_adds_to_a_request(stack: Stack, capsys: pytest.CaptureFixture[s
     with capsys.disabled():
         print(f"\nmedian of 50 requests: {direct * 1000:.1f} ms direct, {through * 1000:.1f} ms through the gateway")
     assert through < 5
+
+
+def test_64_streams_outlive_a_roll_to_a_new_key_and_a_group_that_is_killed(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a rollout does it: the new gateway answers, requests go there, the old one is told to end. All that is lost is counted."""
+    for name, model in (("a", "org/a"), ("c1", "org/c"), ("c2", "org/c")):
+        stack.engine(name, model)
+    names = {"a": ["org/a"], "c1": ["org/c"], "c2": ["org/c"]}
+    stack.gateway(**names)
+    streams: list[tuple[int, str, float]] = []
+    counting = {"messages": [{"role": "user", "content": "count from one to forty"}], "max_tokens": 40, "stream": True}
+    threads = [threading.Thread(target=lambda: streams.append(stack.ask("org/a", **counting))) for _number in range(64)]
+    others: list[int] = []
+    going, place = threading.Event(), [(stack, KEY)]
+
+    def ask_on() -> None:
+        while not going.is_set():
+            where, key = place[0]
+            others.append(where.ask("org/c", key=key)[0])
+
+    asking = [threading.Thread(target=ask_on) for _number in range(4)]
+    for each in (*threads, *asking):
+        each.start()
+    time.sleep(2)
+    stack.running["c2"].kill()
+    second = Stack(stack.folder / "second")
+    second.ports = stack.ports
+    try:
+        second.gateway(key=KEY[::-1], **names)
+        place[0] = (second, KEY[::-1])
+        time.sleep(core.STOP_S)
+        stack.running["gateway"].send_signal(signal.SIGTERM)
+        for each in threads:
+            each.join()
+        assert 400 <= second.ask("org/c", key=KEY)[0] < 500
+        going.set()
+        for each in asking:
+            each.join()
+    finally:
+        going.set()
+        second.close()
+    whole = sum(status == 200 and said.rstrip().endswith("data: [DONE]") for status, said, _seconds in streams)
+    with capsys.disabled():
+        print(
+            f"\n{whole} of 64 streams whole; {others.count(200)} of {len(others)} requests of the other model answered"
+        )
+    assert whole == 64 and set(others) == {200}

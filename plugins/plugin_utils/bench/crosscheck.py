@@ -30,8 +30,13 @@ _FIGURES = {
 }
 
 
-def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str], has_key: bool) -> list[str]:
-    """Return the command, without the option for its output file. Raises CollectionError if it cannot or must not run."""
+def command(
+    url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str], has_key: bool, depths: t.Sequence[int] = ()
+) -> list[str]:
+    """Return the command, without the option for its output file. Raises CollectionError if it cannot or must not run.
+
+    depths: tokens of context that are there before each prompt.
+    """
     program = shutil.which(PROGRAM)
     if program is None:
         raise CollectionError(
@@ -43,7 +48,8 @@ def command(url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str]
             "Leave crosscheck out, or measure a server that needs no key."
         )
     said = [program, "--base-url", url, "--model", model, "--served-model-name", model, "--format", "json"]
-    return [*said, "--concurrency", *map(str, levels), *more]
+    deep = ["--depth", *map(str, depths)] if depths else []
+    return [*said, *deep, "--concurrency", *map(str, levels), *more]
 
 
 def shown(argv: t.Sequence[str], timeout_s: float) -> Plain:
@@ -51,7 +57,14 @@ def shown(argv: t.Sequence[str], timeout_s: float) -> Plain:
     try:
         return run(argv, timeout_s) | {"problem": None}
     except CollectionError as exc:
-        return {"tool": PROGRAM, "version": "", "command": list(argv), "levels": [], "problem": str(exc)}
+        return {
+            "tool": PROGRAM,
+            "version": "",
+            "command": list(argv),
+            "levels": [],
+            "result": None,
+            "problem": str(exc),
+        }
 
 
 def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
@@ -77,7 +90,8 @@ def run(argv: t.Sequence[str], timeout_s: float) -> Plain:
                 f"crosscheck: {PROGRAM} produced no result (exit status {done.returncode}): {said} Its tokenizer and its book are "
                 "downloaded unless crosscheck_arguments say where they are (--tokenizer, --book-url)."
             ) from None
-    return {"tool": PROGRAM, "version": str(result.get("version") or ""), "command": list(argv), "levels": rows(result)}
+    version = str(result.get("version") or "")
+    return {"tool": PROGRAM, "version": version, "command": list(argv), "levels": rows(result), "result": result}
 
 
 def rows(result: t.Mapping[str, t.Any]) -> list[Plain]:
@@ -86,5 +100,8 @@ def rows(result: t.Mapping[str, t.Any]) -> list[Plain]:
     for test in result.get("benchmarks") or ():
         means = {ours: (test.get(theirs) or {}).get("mean") for theirs, ours in _FIGURES.items()}
         values = (test.get("tg_throughput") or {}).get("values") or ()
-        found.append({"n": int(test.get("concurrency") or 1), "runs": len(values), **means})
+        if test.get("is_context_prefill_phase"):  # loads the context alone, and generates nothing
+            continue
+        depth = int(test.get("context_size") or 0)
+        found.append({"n": int(test.get("concurrency") or 1), "depth": depth, "runs": len(values), **means})
     return found

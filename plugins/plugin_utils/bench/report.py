@@ -16,6 +16,7 @@ FORMAT = 1
 Plain = dict[str, t.Any]
 COLUMNS = ("n", "verdict", "peak", "wall", "each", "slowest", "TTFT", "p99", "ITL", "p99", "ok", "failed", "accept")
 BESIDE = ("n", "tokens/s", "each", "TTFT", "values")
+DEEP = (*BESIDE, "context", "prompt tokens/s")  # if the other tool had contexts
 
 
 def level(result: Result, speculation: Acceptance | None = None) -> Plain:
@@ -121,15 +122,19 @@ def _beside(checked: t.Mapping[str, t.Any]) -> list[str]:
     """Return the other tool's lines: tg is over the time between first and last token, for its own prompts."""
     lines = [f"{checked['tool']} {checked['version']} on its own prompts: {' '.join(checked['command'][1:])}"]
     for each in checked["levels"]:
-        n, speed, own, first, values = beside(each)
-        lines.append(f"{n:>4} at once: {speed} tokens/s, {own} each, first token after {first} ms, {values} values")
+        n, speed, own, first, values, *deep = beside(each)
+        more = f", {deep[0]} tokens of context, {deep[1]} prompt tokens/s" if deep else ""
+        lines.append(
+            f"{n:>4} at once: {speed} tokens/s, {own} each, first token after {first} ms, {values} values{more}"
+        )
     return lines
 
 
 def beside(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """Return the cells of the other tool's level, in the order of BESIDE."""
+    """Return the cells of the other tool's level, in the order of BESIDE, or of DEEP."""
     speeds = (level[key] for key in ("tokens_per_s", "per_request_tokens_per_s", "ttft_ms"))
-    return (str(level["n"]), *map(number, speeds), str(level["runs"]))
+    deep = (str(level["depth"]), number(level["prompt_tokens_per_s"])) if "depth" in level else ()
+    return (str(level["n"]), *map(number, speeds), str(level["runs"]), *deep)
 
 
 def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:

@@ -27,13 +27,14 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads i
 Plain = dict[str, t.Any]
 _ENGINE = ("name", "version")
 _QUICK_LEVELS, _QUICK_S, _QUICK_TOKENS = (1, 4, 8, 16, 32), 20.0, 128
+_ARENA_LEVELS, _ARENA_DEPTHS = (1, 2, 5, 10), (0, 4096, 8192, 16384, 32768)
 _A_DAY_S = 86400.0  # the workload sets a request's own timeout
 
 
 def run(wanted: Wanted, known: Known, say: Say) -> Plain:
     """Run the benchmark; return the report. Raises CollectionError if nothing can be measured at all."""
     engines, constants = known.metrics, known.constants
-    wanted = _quick(wanted) if wanted.mode == "quick" else wanted
+    wanted = {"quick": _quick, "arena": _arena}.get(wanted.mode, lambda same: same)(wanted)
     benches = _benches(wanted, known)
     server = server_of(benches[0].request, [entry["version"]["path"] for entry in engines.values()])
     engine = metrics.engine_of(server.metrics, engines)
@@ -73,11 +74,18 @@ def run(wanted: Wanted, known: Known, say: Say) -> Plain:
 def _beside(wanted: Wanted, model: str, has_key: bool) -> list[str]:
     if not wanted.crosscheck:
         return []
-    return crosscheck.command(wanted.url, model, wanted.levels, wanted.crosscheck_arguments, has_key)
+    return crosscheck.command(wanted.url, model, wanted.levels, wanted.crosscheck_arguments, has_key, wanted.depths)
 
 
 def _quick(wanted: Wanted) -> Wanted:
     return dataclasses.replace(wanted, workloads=("chat",), levels=_QUICK_LEVELS, rounds=1, seconds=_QUICK_S)
+
+
+def _arena(wanted: Wanted) -> Wanted:
+    """Return the matrix of depth and concurrency that the community compares; our own guards look at the same levels first."""
+    levels = _ARENA_LEVELS if wanted.levels == Wanted("").levels else wanted.levels
+    depths = wanted.depths or _ARENA_DEPTHS
+    return dataclasses.replace(wanted, levels=levels, rounds=1, depths=depths, crosscheck=crosscheck.PROGRAM)
 
 
 def works(wanted: Wanted, known: Known) -> list[Workload]:

@@ -29,6 +29,7 @@ class Wanted:
     api_key: str | None = None
     crosscheck: str | None = None
     crosscheck_arguments: tuple[str, ...] = ()
+    depths: tuple[int, ...] = ()
     validate_certs: bool = True
     ca_path: str | None = None
     place: t.Literal["controller", "pod"] = "controller"

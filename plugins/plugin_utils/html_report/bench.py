@@ -61,7 +61,9 @@ def _content(report: Plain) -> dict[str, t.Any]:
             for workload in report["workloads"]
         ],
         "crosscheck": crosscheck,
-        "beside_columns": form.BESIDE,
+        "beside_columns": form.DEEP
+        if crosscheck and any("depth" in each for each in crosscheck["levels"])
+        else form.BESIDE,
         "beside": [form.beside(level) for level in crosscheck["levels"]] if crosscheck else [],
     }
 

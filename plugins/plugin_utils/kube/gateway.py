@@ -249,7 +249,9 @@ def _credentials(served: t.Sequence[Backend], keys: Keys) -> str:
         }
         for each in served
     ]
-    made = {"credential_list": listed, "general_settings": {"master_key": keys.own}}
+    # Nobody signs in: a session of the administration is what CVE-2026-12772 and CVE-2026-12796 are about.
+    settings = {"master_key": keys.own, "disable_env_credential_login": True}
+    made = {"credential_list": listed, "general_settings": settings}
     return json.dumps(made, indent=1, sort_keys=True) + "\n"
 
 

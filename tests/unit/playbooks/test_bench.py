@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import jsonschema
 import pytest
 
-from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer, sse
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer, head, sse
 from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
@@ -177,3 +177,54 @@ def test_without_a_url_an_inventory_is_needed(bench: t.Callable[..., tuple[int, 
     code, output = bench({})
     assert code != 0
     assert "inventory" in output
+
+
+REAL = os.environ.get("DGXSPARK_LLAMA_BENCHY") or shutil.which("llama-benchy")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(
+    not REAL, reason="not run: llama-benchy (PyPI) is not there; DGXSPARK_LLAMA_BENCHY names its program"
+)
+def test_the_arenas_matrix_is_the_real_tools_own(
+    bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    """One run: depth by concurrency, its file as it wrote it, and the same figures in report and page."""
+    vocabulary = {word: number for number, word in enumerate(["[UNK]", *(f"w{n}" for n in range(200))])}
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
+    parts = ("normalizer", "post_processor", "decoder", "truncation", "padding")
+    tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model}
+    (tmp_path / "tokenizer").mkdir()
+    text = json.dumps(tokenizer | dict.fromkeys(parts))
+    (tmp_path / "tokenizer" / "tokenizer.json").write_text(text, encoding="utf-8")
+    book = " ".join(f"w{number % 200}" for number in range(3000))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "llama-benchy").symlink_to(str(REAL))
+    with ManyServer(answering=asked_for_paris, pages={"/book": lambda: book}) as server:
+        given = ["--tokenizer", str(tmp_path / "tokenizer"), "--book-url", server.url.replace("/v1", "/book")]
+        given += ["--pp", "32", "--tg", "16", "--runs", "2", "--latency-mode", "none"]
+        code, output = bench({
+            "dgxspark_bench_url": server.url, "dgxspark_bench_mode": "arena", "dgxspark_report_file": "b.json",
+            "dgxspark_bench_levels": [1, 2], "dgxspark_bench_depths": [0, 64], "dgxspark_bench_crosscheck_arguments": given,
+        })  # fmt: skip
+    assert code == 0, output
+    report = json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))
+    jsonschema.validate(report, SCHEMA)
+    own = json.loads((tmp_path / "b.llama-benchy.json").read_text(encoding="utf-8"))
+    rows = {(row["concurrency"], row["context_size"]): row for row in own["benchmarks"]}
+    levels = {(level["n"], level["depth"]): level for level in report["crosscheck"]["levels"]}
+    assert rows.keys() == levels.keys() == {(1, 0), (2, 0), (1, 64), (2, 64)}
+    assert {place: row["tg_throughput"]["mean"] for place, row in rows.items()} == {
+        place: level["tokens_per_s"] for place, level in levels.items()
+    }
+    page = (tmp_path / "b.html").read_text(encoding="utf-8")
+    assert "prompt tokens/s" in page and "64 tokens of context" in output
+
+
+def asked_for_paris(request: t.Any) -> t.Any:
+    """Answer as a sound server, without a stream if none is asked for: the tool first asks whether the model is sound."""
+    if request.body.get("stream"):
+        return sound(request)
+    choice = {"index": 0, "message": {"role": "assistant", "content": "Paris."}, "finish_reason": "stop"}
+    said = {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+    return [head(kind="application/json", chunked=False), json.dumps(said).encode()]

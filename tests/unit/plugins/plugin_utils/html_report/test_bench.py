@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import crosscheck
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import report as form
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.bench import page
 from ansible_collections.dgxspark.cluster.tests.unit.bench_reports import BESIDE, LEVEL, REPORT, level
@@ -43,6 +44,27 @@ def test_another_tools_figures_are_on_the_page_as_the_terminal_has_them() -> Non
     assert "<code>--model &lt;Model&gt;</code>" in shown
     assert '<tr><th scope="row">4</th><td>123</td><td>31.5</td><td>-</td><td>3</td></tr>' in shown
     assert "   4 at once: 123 tokens/s, 31.5 each, first token after - ms, 3 values" in form.table(report)
+
+
+def test_what_it_measured_at_depth_is_shown_with_the_depth() -> None:
+    result = {
+        "version": "0.4.0",
+        "benchmarks": [
+            {"concurrency": 2, "context_size": 4096, "is_context_prefill_phase": True, "pp_throughput": {"mean": 1.0}},
+            {
+                "concurrency": 2,
+                "context_size": 4096,
+                "tg_throughput": {"mean": 50.0, "values": [49.0, 51.0]},
+                "pp_throughput": {"mean": 2400.0},
+            },
+        ],
+    }
+    beside = {**BESIDE, "levels": crosscheck.rows(result), "result": result}
+    report = {**REPORT, "mode": "arena", "crosscheck": beside}
+    jsonschema.Draft202012Validator(SCHEMA).validate(report)
+    shown = page(report)
+    assert "<td>2</td><td>4096</td><td>2400</td></tr>" in shown and "prompt tokens/s" in shown
+    assert any("4096 tokens of context, 2400 prompt tokens/s" in line for line in form.table(report))
 
 
 def test_without_another_tool_there_is_the_models_own_table_alone() -> None:

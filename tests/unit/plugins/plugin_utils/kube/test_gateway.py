@@ -88,7 +88,7 @@ def test_keys_are_in_the_secret_alone_and_a_new_one_rolls_the_gateway() -> None:
     built = made(service(key="serve-default-api-1"), keys=place)
     assert leaks.lines(json.dumps(built["objects"]), OWN, OTHER) == []
     held = json.loads(base64.b64decode(built["secret"]["data"]["keys.yaml"]))
-    assert held["general_settings"] == {"master_key": OWN}
+    assert held["general_settings"] == {"master_key": OWN, "disable_env_credential_login": True}
     assert held["credential_list"][0]["credential_values"] == {"api_key": OTHER}
     again = made(service(key="serve-default-api-1"), keys=place)
     assert again == built
