@@ -110,7 +110,7 @@ def choose(found: t.Sequence[Division], shape: str) -> Division:
 def table(found: t.Sequence[Division], chosen: Division | None = None) -> list[str]:
     """Return the divisions for a terminal."""
     head = ("GROUPS", "SPARKS EACH", "1 REQUEST", "4 REQUESTS", f"{MANY} IN EACH GROUP", "TOKENS OF CACHE EACH", "")
-    rows = [head]
+    rows: list[tuple[str, ...]] = [head]
     for one in found:
         if one.refused:
             rows.append((str(one.groups), str(one.sparks), "-", "-", "-", "-", f"does not run: {one.refused[:100]}"))
