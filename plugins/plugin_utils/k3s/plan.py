@@ -12,6 +12,7 @@ import hashlib
 import json
 import typing as t
 import urllib.parse
+from dataclasses import dataclass
 
 import yaml
 
@@ -54,9 +55,9 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
     fabric = given.get("fabric") or {}
     name_of_hardware = hardware_name(fabric)
     guards = knowledge.load("memory_guard", dirs)
-    return plan(
-        name,
-        k3s_config.read_settings(given["settings"]),
+    asked = NodeRequest(
+        name=name,
+        settings=k3s_config.read_settings(given["settings"]),
         servers=list(given["servers"]),
         agents=list(given["agents"]),
         variables={host: _variables(hostvars, host) for host in [*given["servers"], name]},
@@ -70,6 +71,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         signs=start_signs(dirs),
         archives_seen=[k3s_archives.seen(stat) for stat in given.get("archives_seen") or ()],
     )
+    return plan(asked)
 
 
 def start_signs(dirs: t.Sequence[str] = ()) -> list[Plain]:
@@ -87,105 +89,167 @@ def _machine(value: t.Any, where: str) -> Machine | None:
     return None if value is None else read_in(Machine, value, f"{where}: machine")
 
 
-def plan(
-    name: str,
-    settings: Settings,
-    *,
-    servers: t.Sequence[str],
-    agents: t.Sequence[str],
-    variables: t.Mapping[str, t.Mapping[str, t.Any]],
-    fabric: t.Mapping[str, t.Any],
-    sparks: t.Sequence[str],
-    machine: Machine | None,
-    server: Machine | None,
-    releases: t.Mapping[str, Plain],
-    known_bad: t.Sequence[Plain],
-    guard: Plain | None,
-    signs: t.Sequence[Plain] = (),
-    archives_seen: t.Sequence[k3s_archives.Seen] = (),
-) -> Plain:
-    """Return the plan of one node; see `plan_of_inventory` for the arguments."""
-    findings = cluster_findings(name, servers, agents)
-    if findings:
-        return _refused(findings)
-    role: layout.Role = "server" if name in servers else "agent"
-    first = name == servers[0]
-    release = releases.get(settings.version, {})
-    k3s_releases.release(settings.version)
-    findings += k3s_config.check(settings, role, name, _config_keys(releases, settings.version))
-    pods, services = k3s_config.networks(fabric)
-    address, more = k3s_config.node_ip(settings.node_ip, variables[name].get("ansible_host"), name)
-    findings += more
-    of_first, more = k3s_config.node_ip(
-        variables[servers[0]].get("k3s_node_ip"), variables[servers[0]].get("ansible_host"), servers[0]
-    )
-    if settings.url is None and not first:
-        findings += more
-    url = settings.url or f"https://{_host(of_first or 'unknown')}:{k3s_config.PORT}"
-    findings += _address_findings(address, fabric, pods, services, name)
-    if machine is None or address is None:
-        return _refused(findings) if findings else {"role": role, "first": first, "server": servers[0], "seen": False}
+@dataclass(frozen=True, kw_only=True)
+class NodeRequest:
+    """What one node's plan depends on; see `plan_of_inventory`."""
 
-    flannel = settings.flannel_interface
+    name: str
+    settings: Settings
+    servers: t.Sequence[str]
+    agents: t.Sequence[str]
+    variables: t.Mapping[str, t.Mapping[str, t.Any]]
+    fabric: t.Mapping[str, t.Any]
+    sparks: t.Sequence[str]
+    machine: Machine | None
+    server: Machine | None
+    releases: t.Mapping[str, Plain]
+    known_bad: t.Sequence[Plain]
+    guard: Plain | None
+    signs: t.Sequence[Plain] = ()
+    archives_seen: t.Sequence[k3s_archives.Seen] = ()
+
+    @property
+    def role(self) -> layout.Role:
+        """What the node is in the cluster."""
+        return "server" if self.name in self.servers else "agent"
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the server that the others join."""
+        return self.name == self.servers[0]
+
+    @property
+    def release(self) -> Plain:
+        """What is known of the release; nothing for one that the knowledge does not have."""
+        return self.releases.get(self.settings.version, {})
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A node's place in the cluster, as the inventory alone says it."""
+
+    address: str | None
+    url: str
+    pods: str
+    services: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What the node itself decides. None where it cannot be planned."""
+
+    architecture: str | None
+    flannel: str | None
+    step: k3s_releases.Step
+    archives: list[Plain]
+    findings: tuple[Finding, ...]
+
+
+def _placed(asked: NodeRequest) -> _Place:
+    """Find the node's address and the server's."""
+    name, settings, head = asked.name, asked.settings, asked.servers[0]
+    k3s_releases.release(settings.version)
+    wrong = k3s_config.check(settings, asked.role, name, _config_keys(asked.releases, settings.version))
+    pods, services = k3s_config.networks(asked.fabric)
+    address, of_address = k3s_config.node_ip(settings.node_ip, asked.variables[name].get("ansible_host"), name)
+    of_first, of_server = k3s_config.node_ip(
+        asked.variables[head].get("k3s_node_ip"), asked.variables[head].get("ansible_host"), head
+    )
+    joins = settings.url is None and not asked.first
+    url = settings.url or f"https://{_host(of_first or 'unknown')}:{k3s_config.PORT}"
+    overlaps = _address_findings(address, asked.fabric, pods, services, name)
+    return _Place(address, url, pods, services, (*wrong, *of_address, *(of_server if joins else ()), *overlaps))
+
+
+def _fitted(asked: NodeRequest, machine: Machine, address: str) -> _Fit:
+    """Judge the node: its interface and architecture, and what prevents K3s there."""
+    name, settings = asked.name, asked.settings
+    flannel, of_flannel = settings.flannel_interface, list[Finding]()
     if flannel is None:
-        flannel, more = k3s_config.interface(address, machine.addresses, name)
-        findings += more
+        flannel, of_flannel = k3s_config.interface(address, machine.addresses, name)
     architecture = ARCHITECTURES.get(machine.architecture)
     if architecture is None:
         message = f"K3s is not installed on its architecture, {machine.architecture}."
-        findings.append(Finding("k3s.architecture", "error", name, message, f"Known: {', '.join(ARCHITECTURES)}."))
+        known = f"Known: {', '.join(ARCHITECTURES)}."
+        of_flannel.append(Finding("k3s.architecture", "error", name, message, known))
     if architecture is None or flannel is None:
-        return _refused(findings)
-    step, more = k3s_releases.step(machine.k3s.version, settings.version, name)
-    findings += more
-    archives, more = k3s_archives.plan(settings.image_archives, archives_seen, name)
-    findings += more
-    archives = [archive for archive in archives if archive["name"] not in machine.k3s.archives]
+        return _Fit(architecture, flannel, "refused", [], tuple(of_flannel))
+    step, of_step = k3s_releases.step(machine.k3s.version, settings.version, name)
+    listed, of_archives = k3s_archives.plan(settings.image_archives, asked.archives_seen, name)
+    archives = [archive for archive in listed if archive["name"] not in machine.k3s.archives]
     laid = sum(archive["mib"] for archive in archives)
-    findings += node_findings(name, role, settings, machine, release, etcd=len(servers) > 1, archives_mib=laid)
-    findings += _platform(name, machine, known_bad, settings.known_bad)
-    if server is not None and not first:
-        findings += _server_findings(servers[0], server.k3s, name)
-        if role == "agent" and server.k3s.version and step != "refused":
-            findings += k3s_releases.skew(settings.version, server.k3s.version, name)
-    spark = name in sparks
+    several = len(asked.servers) > 1
+    found = (
+        *of_flannel,
+        *of_step,
+        *of_archives,
+        *node_findings(name, asked.role, settings, machine, asked.release, etcd=several, archives_mib=laid),
+        *_platform(name, machine, asked.known_bad, settings.known_bad),
+        *_of_server(asked, step),
+    )
+    return _Fit(architecture, flannel, step, archives, found)
+
+
+def _of_server(asked: NodeRequest, step: k3s_releases.Step) -> list[Finding]:
+    """Find why the node cannot join its server, if the server was read."""
+    if asked.server is None or asked.first:
+        return []
+    there = asked.server.k3s
+    skewed = asked.role == "agent" and there.version and step != "refused"
+    skew = k3s_releases.skew(asked.settings.version, there.version, asked.name) if skewed and there.version else []
+    return [*_server_findings(asked.servers[0], there, asked.name), *skew]
+
+
+def plan(asked: NodeRequest) -> Plain:
+    """Return the plan of one node: placed by the inventory, then fitted to what was read of it, then written."""
+    if wrong := cluster_findings(asked.name, asked.servers, asked.agents):
+        return _refused(wrong)
+    place, machine = _placed(asked), asked.machine
+    if machine is None or place.address is None:
+        unseen = {"role": asked.role, "first": asked.first, "server": asked.servers[0], "seen": False}
+        return _refused(place.findings) if place.findings else unseen
+    fit = _fitted(asked, machine, place.address)
+    if fit.architecture is None or fit.flannel is None:
+        return _refused([*place.findings, *fit.findings])
+    settings, spark = asked.settings, asked.name in asked.sparks
     config = k3s_config.node_config(
         settings,
-        name=name,
-        role=role,
-        first=first,
-        servers=len(servers),
-        address=address,
-        flannel=flannel,
-        url=url,
-        sans=[address, urllib.parse.urlsplit(url).hostname or address],
-        pods=pods,
-        services=services,
-        kubelet=guard["kubelet"] if guard and spark else {},
+        name=asked.name,
+        role=asked.role,
+        first=asked.first,
+        servers=len(asked.servers),
+        address=place.address,
+        flannel=fit.flannel,
+        url=place.url,
+        sans=[place.address, urllib.parse.urlsplit(place.url).hostname or place.address],
+        pods=place.pods,
+        services=place.services,
+        kubelet=asked.guard["kubelet"] if asked.guard and spark else {},
         labels={SPARK: True} if spark else {},
     )
-    files, more = release_files(settings, release, architecture, name, machine.k3s)
-    findings += more
+    files, of_files = release_files(settings, asked.release, fit.architecture, asked.name, machine.k3s)
+    findings = [*place.findings, *fit.findings, *of_files]
     text, cdi = dump(config), _wants_cdi(settings, machine)
     return {
-        "role": role,
-        "first": first,
-        "server": servers[0],
+        "role": asked.role,
+        "first": asked.first,
+        "server": asked.servers[0],
         "seen": True,
-        "node_name": name,
-        "node_ip": address,
-        "url": url,
-        "architecture": architecture,
+        "node_name": asked.name,
+        "node_ip": place.address,
+        "url": place.url,
+        "architecture": fit.architecture,
         "version": settings.version,
-        "step": step,
+        "step": fit.step,
         "config": config,
         **files,
-        "archives": archives,
+        "archives": fit.archives,
         "cdi": cdi,
         "installed": machine.k3s.version is not None,
         "text": text,
-        "signs": list(signs),
-        "differs": changed(role, step, bool(files["fetch"]) or cdi, text, machine),
+        "signs": list(asked.signs),
+        "differs": changed(asked.role, fit.step, bool(files["fetch"]) or cdi, text, machine),
         "refusals": [str(finding) for finding in findings if finding.severity == "error"],
         "notes": [str(finding) for finding in findings if finding.severity != "error"],
         "findings": to_plain(findings),
