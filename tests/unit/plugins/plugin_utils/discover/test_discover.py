@@ -119,6 +119,7 @@ def test_the_written_inventory_is_planned_as_the_nodes_are_wired(
         site.networks[number % site.count + 1].append(Net(network, f"br{number}", "route"))
     made = discover(site.hosts())
     assert made.files, made.view["headline"]
+    assert made.page.index("What the inventory is based on") < made.page.index("dgxspark.cluster.site -i inventory")
     plan = planned(made, site)
     assert segments(plan) == {frozenset(wire) for wire in site.wires}
     used = [ipaddress.ip_network(network) for network in (*networks, "192.0.2.0/24")]
@@ -324,7 +325,7 @@ def test_nodes_as_they_are_read_and_the_class_by_their_devices(tmp_path: pathlib
 def refused(hosts: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
     made = discover(hosts)
     assert not made.files and made.view["settings"] is None
-    assert "No inventory" in made.page and made.view["headline"].startswith("NO INVENTORY")
+    assert "No inventory" in made.page and "dgxspark.cluster.site" not in made.page and made.view["headline"].startswith("NO INVENTORY")
     return findings(made, "error")
 
 
