@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 # An owner's Python keeps what it has compiled. Where this is set, each of hundreds of processes compiles all again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help demo demo-bench docs test test-more test-long test-real link setup lab-deps clean bench
+.PHONY: help demo demo-bench docs test test-more test-long test-real release link setup lab-deps clean bench
 
 help: ## what can be made, with its minutes on two cores
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -42,6 +42,10 @@ bench: setup lab-deps ## 20 min: the figures in benchmarks/results
 	python benchmarks/verdicts.py
 	python benchmarks/launch_plans.py
 	python tools/with_lab.py 4 python benchmarks/fabric_time.py
+
+release: ## 2 min: rehearse a release in a copy: changelog, archive, checksum, importer, installed elsewhere; nothing is tagged
+	venv=$$(python3 tools/setup.py newest)
+	"$$venv/bin/python" tools/rehearse_release.py build/release
 
 link: ## 1 s: let a checkout resolve its own names (dgxspark.cluster.*) through ./collections
 	python3 tools/setup.py link

@@ -93,4 +93,8 @@ def test_a_tag_s_workflow_builds_tests_and_attaches() -> None:
     assert not [step for step in jobs["publish"]["steps"] if "checkout" in step.get("uses", "")]
     said = {name: "\n".join(step.get("run", "") for step in job["steps"]) for name, job in jobs.items()}
     assert "tools/release.py" in said["build"] and "make test" in said["test"]
+    # A maintainer takes the same steps here, without a tag (`make release`).
+    rehearsed = (ROOT / "tools" / "rehearse_release.py").read_text(encoding="utf-8")
+    for step in ("tools/release.py", "SHA256SUMS", '"collection", "install"', '"sparks=2"', "antsibull-changelog"):
+        assert step in rehearsed, step
     assert "SHA256SUMS" in said["publish"] and "gh release create" in said["publish"]
