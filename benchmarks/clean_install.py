@@ -159,6 +159,8 @@ def table(name: str, way: str, made: t.Sequence[Step]) -> list[str]:
 def main(place: pathlib.Path, only: str = "") -> int:
     """Type it all, and write the tables."""
     place.mkdir(parents=True, exist_ok=True)
+    git = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     archive = release.build(place / "release")
     digest = (place / "release/SHA256SUMS").read_text(encoding="utf-8").split()[0]
     said, wrong = [], 0
@@ -181,8 +183,6 @@ def main(place: pathlib.Path, only: str = "") -> int:
         print("\n".join(table(name, way, made)), flush=True)
     if only:
         return 1 if wrong else 0
-    git = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     head = [
         "# benchmarks/clean_install.py",
         "README's lines, typed on systems that have nothing yet, on one machine of two cores that is shared with other work (load "

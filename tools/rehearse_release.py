@@ -84,7 +84,7 @@ def main(destination: pathlib.Path) -> int:
         archive = destination / f"dgxspark-cluster-{version}.tar.gz"
         steps: list[tuple[str, t.Callable[[], str]]] = [
             ("changelog", lambda: changelog(copy, version)),
-            ("build", lambda: run(sys.executable, "tools/release.py", version, destination, at=copy).splitlines()[-1]),
+            ("build", lambda: run(sys.executable, "tools/release.py", version, destination, at=copy).splitlines()[0]),
             ("checksum", lambda: run("sha256sum", "-c", "SHA256SUMS", at=destination).strip()),
             ("importer", lambda: importer(archive)),
             ("installed", lambda: asked(archive, elsewhere)),

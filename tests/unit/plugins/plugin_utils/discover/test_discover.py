@@ -325,7 +325,11 @@ def test_nodes_as_they_are_read_and_the_class_by_their_devices(tmp_path: pathlib
 def refused(hosts: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
     made = discover(hosts)
     assert not made.files and made.view["settings"] is None
-    assert "No inventory" in made.page and "dgxspark.cluster.site" not in made.page and made.view["headline"].startswith("NO INVENTORY")
+    assert (
+        "No inventory" in made.page
+        and "dgxspark.cluster.site" not in made.page
+        and made.view["headline"].startswith("NO INVENTORY")
+    )
     return findings(made, "error")
 
 
