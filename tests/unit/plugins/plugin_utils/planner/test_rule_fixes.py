@@ -220,6 +220,10 @@ CASES: dict[str, Case] = {
     "settings.quantization-not-nvfp4": Case(GLM, {"quantization": "fp8"}),
     "load.fastsafetensors-ranks": Case(GLM, {"load_format": "fastsafetensors"}),
     "load.chunk-of-pages": Case(GLM, {"chunked_prefill_size": 1000, "page_size": 64}),
+    "load.batch-below-requests": Case(VLLM, {"chunked_prefill_size": 128, "max_running_requests": 256, "speculative_config": None}),
+    "load.batch-below-context": Case(
+        VLLM, {"chunked_prefill_size": 2048, "enable_chunked_prefill": False, "context_length": 8192, "speculative_config": None}
+    ),
     "load.unquantized": Case(GEMMA, {"quantization": "modelopt_fp4", **PLAIN}),
     "load.mxfp4-unquantized": Case(GEMMA, {"quantization": "mxfp4", **PLAIN}),
     "load.cache-fp4-missing": Case(GEMMA, {"kv_cache_dtype": "fp4_e2m1", **PLAIN}, version="0.5.12"),
