@@ -8,7 +8,7 @@ from __future__ import annotations
 from ansible_collections.dgxspark.cluster.plugins.modules.bench import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
@@ -24,4 +24,4 @@ class ActionModule(ControllerAction):
         given: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode sends no requests."}
-        return report.result(run(Wanted(**given), known.load(folders), say))
+        return report.result(run(BenchRequest(**given), known.load(folders), say))

@@ -12,7 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import bench
 from ansible_collections.dgxspark.cluster.plugins.modules.bench_pod import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import works
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench_pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.run_once import Job, Runner
@@ -31,7 +31,7 @@ class ActionModule(ControllerAction):
         given: Plain = {
             name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in bench.ARGUMENTS
         }
-        wanted = Wanted(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
+        wanted = BenchRequest(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
         what = known.load(asked["knowledge_dirs"])
         works(wanted, what)  # fails here if a workload is unknown, before a pod asks for it
         document, run = bench_pod.asked(wanted, what), secrets.token_hex(4)

@@ -30,7 +30,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UnitSpec:
     """The wanted set. adjust: OOM score by unit, set on its running main process as well."""
 
     files: tuple[NodeFile, ...] = ()
@@ -39,11 +39,11 @@ class Wanted:
     adjust: dict[str, int] = field(default_factory=dict)
 
 
-def wanted(given: t.Mapping[str, t.Any], adjust: t.Mapping[str, t.Any] | None = None) -> Wanted:
-    """Return the wanted set from a module's ARGUMENTS. adjust: as in Wanted, if the module has it."""
+def wanted(given: t.Mapping[str, t.Any], adjust: t.Mapping[str, t.Any] | None = None) -> UnitSpec:
+    """Return the wanted set from a module's ARGUMENTS. adjust: as in UnitSpec, if the module has it."""
     files = tuple(NodeFile(file["path"], file["content"], int(file["mode"], 8)) for file in given["files"])
     scores = {str(unit): int(score) for unit, score in (adjust or {}).items()}
-    return Wanted(files, tuple(given["enable"]), tuple(given["restart"]), scores)
+    return UnitSpec(files, tuple(given["enable"]), tuple(given["restart"]), scores)
 
 
 class UnitFiles:
@@ -55,7 +55,7 @@ class UnitFiles:
 
     def settle(
         self,
-        wanted: Wanted | None,
+        wanted: UnitSpec | None,
         check: bool,
         note: t.Mapping[str, t.Any] | None = None,
         keep_running: t.Collection[str] = (),
@@ -76,7 +76,7 @@ class UnitFiles:
                 self.apply(wanted, changes, **(note or {}))
         return changes
 
-    def changes(self, wanted: Wanted) -> list[Change]:
+    def changes(self, wanted: UnitSpec) -> list[Change]:
         """Return the differences."""
         found = [change for file in wanted.files if (change := node_files.difference(file))]
         keep = {file.path for file in wanted.files}
@@ -100,7 +100,7 @@ class UnitFiles:
                 found.append(Change(unit, "OOM score", seen, score))
         return found
 
-    def apply(self, wanted: Wanted, found: t.Sequence[Change], **note: t.Any) -> None:
+    def apply(self, wanted: UnitSpec, found: t.Sequence[Change], **note: t.Any) -> None:
         """Apply the changes; of the files all or none."""
         undo = Undo(f"{self.record}.before")
         keep = {file.path for file in wanted.files}

@@ -124,7 +124,9 @@ WANTED += ("agent_token", "first", "cdi")
 def present(module: t.Any) -> list[Change]:
     """Bring K3s to the wanted state; return what differed."""
     given, run = module.params, module_runner(module)
-    wanted = install.Wanted(**{name: given[name] for name in WANTED}, data=given["data_dir"], timeout=given["timeout"])
+    wanted = install.InstallSpec(
+        **{name: given[name] for name in WANTED}, data=given["data_dir"], timeout=given["timeout"]
+    )
     installed = machine.read_installed(run, data=wanted.data, registries=wanted.registries)
     if installed.version and installed.ours is None:
         raise CollectionError(foreign("Nothing was changed."))

@@ -105,7 +105,7 @@ def present(module: t.Any) -> dict[str, t.Any]:
     """Make sure that the weights are present; return the module's result."""
     given = module.params
     root, repo = given["cache_dir"], given["repo"]
-    wanted = fetch.Wanted(
+    wanted = fetch.FetchRequest(
         root=root,
         repo=repo,
         token=token_file(module),

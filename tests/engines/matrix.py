@@ -29,7 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run as bench
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import matrix_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case as MatrixCase
@@ -183,7 +183,7 @@ class OnRanks:
     def bench(self, case: MatrixCase, folder: pathlib.Path, run: int) -> Step:
         """Measure by the shipped benchmark."""
         self._did("bench", case.name)
-        asked = Wanted(
+        asked = BenchRequest(
             self.forward.url, workloads=tuple(ENTRY["bench"]["workloads"]), levels=tuple(ENTRY["bench"]["levels"]), rounds=2, api_key=KEY,
             keep_to=str(folder / f"answers-{run}"),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.stream import ChatStream
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import workload_of
 from ansible_collections.dgxspark.cluster.tests.engines import served
 
@@ -126,7 +126,7 @@ def slower(feed: t.Callable[..., t.Any], seconds: float) -> t.Callable[..., t.An
 def verdicts(url: str) -> list[str]:
     found = []
     for seed in range(RUNS):
-        wanted = Wanted(url, workloads=("tiny-sums",), levels=(1, 8), rounds=4, seed=seed)
+        wanted = BenchRequest(url, workloads=("tiny-sums",), levels=(1, 8), rounds=4, seed=seed)
         found.append(report.verdict(run(wanted, known.load(OWN), lambda _text: None)))
     print(f"\n{found}")
     return found

@@ -23,7 +23,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import run as bench
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import steps
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
@@ -163,7 +163,7 @@ class Served:
         return Step(not socket_only, found["summary"] if socket_only else "", data={"socket": socket_only})
 
     def bench(self, case: Case, folder: pathlib.Path, run: int) -> Step:
-        wanted = Wanted(
+        wanted = BenchRequest(
             self.url,
             workloads=("short",),
             levels=(1, 4),

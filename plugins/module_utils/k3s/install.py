@@ -27,7 +27,7 @@ _SQLITE = "server/db/state.db"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class InstallSpec:
     """The wanted K3s installation of a node.
 
     file: the binary's name in the release, such as k3s-arm64; it and `images` (or None) are in the staging folder if they are
@@ -66,7 +66,7 @@ class Wanted:
         return f"{self.data}/agent/images/{self.images}" if self.images else None
 
 
-def changes(wanted: Wanted, installed: Installed) -> list[Change]:
+def changes(wanted: InstallSpec, installed: Installed) -> list[Change]:
     """Return how a node differs from its plan."""
     found = []
     if installed.version != wanted.version:
@@ -93,7 +93,7 @@ def changes(wanted: Wanted, installed: Installed) -> list[Change]:
     return found
 
 
-def _tokens(wanted: Wanted) -> dict[str, str | None]:
+def _tokens(wanted: InstallSpec) -> dict[str, str | None]:
     """Return the token files of a node with their wanted contents; None leaves the content to the node."""
     own = {layout.TOKEN: wanted.token}
     return own | {layout.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
@@ -102,7 +102,7 @@ def _tokens(wanted: Wanted) -> dict[str, str | None]:
 class Installation:
     """Takes a node from the installed to the wanted state."""
 
-    def __init__(self, run: Run, wanted: Wanted, installed: Installed, service: Service | None = None) -> None:
+    def __init__(self, run: Run, wanted: InstallSpec, installed: Installed, service: Service | None = None) -> None:
         self.run, self.wanted, self.installed = run, wanted, installed
         self.service = service or Service(run, layout.UNITS[wanted.role])
         self.undo = Undo(layout.BEFORE)

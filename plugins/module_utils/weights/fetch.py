@@ -43,7 +43,7 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FetchRequest:
     """What to fetch. root: the folder of caches. revision: a commit, or a branch or tag (None: main).
 
     python: one that has huggingface_hub. source: a folder in the layout of the hub's cache, with our list; then nothing is
@@ -76,7 +76,7 @@ class HubError(CollectionError):
         self.cause = cause
 
 
-def ask(wanted: Wanted, what: Plain) -> Plain:
+def ask(wanted: FetchRequest, what: Plain) -> Plain:
     """Run the hub's library; CollectionError names the cause and the remedy."""
     repo = wanted.repo
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
@@ -117,12 +117,12 @@ def ask(wanted: Wanted, what: Plain) -> Plain:
     return t.cast(Plain, said)
 
 
-def listing(wanted: Wanted) -> Plain:
+def listing(wanted: FetchRequest) -> Plain:
     """Return the hub's listing: `revision` (the commit) and `files`."""
     return ask(wanted, {"do": "list", "revision": wanted.revision or "main"})
 
 
-def prospect(wanted: Wanted) -> Plain:
+def prospect(wanted: FetchRequest) -> Plain:
     """Return what a fetch would bring: `revision`, `total` and `missing` (bytes). Moves nothing; checks the room on disk."""
     there = cache.read(wanted.root, wanted.repo, wanted.revision)
     seen = parcels.state(cache.parcel(wanted.root, there)) if there else None
@@ -140,7 +140,7 @@ def prospect(wanted: Wanted) -> Plain:
     return found
 
 
-def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = lambda _text: None) -> Manifest:
+def fetch(wanted: FetchRequest, progress: Progress, warn: t.Callable[[str], None] = lambda _text: None) -> Manifest:
     """Get a commit onto this node, complete and verified; return its list. Existing files are read, not downloaded again."""
     there = cache.read(wanted.root, wanted.repo, wanted.revision)
     if there and wanted.verify:
@@ -155,7 +155,7 @@ def fetch(wanted: Wanted, progress: Progress, warn: t.Callable[[str], None] = la
     return there
 
 
-def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -> Manifest | None:
+def _confirmed(wanted: FetchRequest, there: Manifest, warn: t.Callable[[str], None]) -> Manifest | None:
     """Return the node's list if it matches the source's, or the hub's; None if it differs and must be rebuilt."""
     if wanted.source:
         return there if source_manifest(wanted).files == there.files else None
@@ -172,7 +172,7 @@ def _confirmed(wanted: Wanted, there: Manifest, warn: t.Callable[[str], None]) -
     return there if same and all(len(f.blob) == GIT or f.blob == f.sha256 for f in there.files) else None
 
 
-def _pinned(wanted: Wanted, there: Manifest | None) -> Wanted:
+def _pinned(wanted: FetchRequest, there: Manifest | None) -> FetchRequest:
     """Return the request with the commit that the node already has, unless it names a revision itself."""
     return dataclasses.replace(wanted, revision=wanted.revision or (there.revision if there else None))
 
@@ -190,7 +190,7 @@ def _right(goal: parcels.Parcel, known: parcels.Known, progress: Progress) -> bo
     return not wrong
 
 
-def _downloaded(wanted: Wanted, known: parcels.Known, progress: Progress) -> Manifest:
+def _downloaded(wanted: FetchRequest, known: parcels.Known, progress: Progress) -> Manifest:
     told = listing(wanted)
     cache.sweep(wanted.root, wanted.repo, time.time())
     lacking = cache.lacking(wanted.root, wanted.repo, told)
@@ -214,7 +214,7 @@ def _downloaded(wanted: Wanted, known: parcels.Known, progress: Progress) -> Man
     return made
 
 
-def source_manifest(wanted: Wanted) -> Manifest:
+def source_manifest(wanted: FetchRequest) -> Manifest:
     """Return the list in the folder with the weights."""
     source = str(wanted.source)
     manifest = cache.brought(source, wanted.repo, wanted.revision)
@@ -227,7 +227,7 @@ def source_manifest(wanted: Wanted) -> Manifest:
     return manifest
 
 
-def _copied(wanted: Wanted, known: parcels.Known, progress: Progress) -> Manifest:
+def _copied(wanted: FetchRequest, known: parcels.Known, progress: Progress) -> Manifest:
     manifest = source_manifest(wanted)
     there, here = cache.hub_parcel(str(wanted.source), manifest), cache.parcel(wanted.root, manifest)
     parcels.refuse_full_disk(wanted.root, parcels.state(here).missing, wanted.reserve_gib, wanted.repo)

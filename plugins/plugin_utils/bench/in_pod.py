@@ -47,11 +47,11 @@ def main(folder: pathlib.Path) -> int:
     sys.path.insert(0, str(folder))
     from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.run import run
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Known, Wanted
+    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest, Known
 
     try:
         asked = json.loads((folder / ASKED).read_text(encoding="utf-8"))
-        report = run(from_plain(Wanted, asked["wanted"]), from_plain(Known, asked["known"]), say)
+        report = run(from_plain(BenchRequest, asked["wanted"]), from_plain(Known, asked["known"]), say)
     except CollectionError as exc:
         return answer(error=str(exc))
     return answer(report=report)

@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client impo
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.load import Say, Server, gone, server_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Bench, Result, measure
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Known, Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest, Known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads import Workload, workload_of
 
 Plain = dict[str, t.Any]
@@ -31,7 +31,7 @@ _ARENA_LEVELS, _ARENA_DEPTHS = (1, 2, 5, 10), (0, 4096, 8192, 16384, 32768)
 _A_DAY_S = 86400.0  # the workload sets a request's own timeout
 
 
-def run(wanted: Wanted, known: Known, say: Say) -> Plain:
+def run(wanted: BenchRequest, known: Known, say: Say) -> Plain:
     """Run the benchmark; return the report. Raises CollectionError if nothing can be measured at all."""
     engines, constants = known.metrics, known.constants
     wanted = {"quick": _quick, "arena": _arena}.get(wanted.mode, lambda same: same)(wanted)
@@ -71,31 +71,31 @@ def run(wanted: Wanted, known: Known, say: Say) -> Plain:
     }
 
 
-def _beside(wanted: Wanted, model: str, has_key: bool) -> list[str]:
+def _beside(wanted: BenchRequest, model: str, has_key: bool) -> list[str]:
     if not wanted.crosscheck:
         return []
     return crosscheck.command(wanted.url, model, wanted.levels, wanted.crosscheck_arguments, has_key, wanted.depths)
 
 
-def _quick(wanted: Wanted) -> Wanted:
+def _quick(wanted: BenchRequest) -> BenchRequest:
     return dataclasses.replace(wanted, workloads=("chat",), levels=_QUICK_LEVELS, rounds=1, seconds=_QUICK_S)
 
 
-def _arena(wanted: Wanted) -> Wanted:
+def _arena(wanted: BenchRequest) -> BenchRequest:
     """Return the matrix of depth and concurrency that the community compares; our own guards look at the same levels first."""
-    levels = _ARENA_LEVELS if wanted.levels == Wanted("").levels else wanted.levels
+    levels = _ARENA_LEVELS if wanted.levels == BenchRequest("").levels else wanted.levels
     depths = wanted.depths or _ARENA_DEPTHS
     return dataclasses.replace(wanted, levels=levels, rounds=1, depths=depths, crosscheck=crosscheck.PROGRAM)
 
 
-def works(wanted: Wanted, known: Known) -> list[Workload]:
+def works(wanted: BenchRequest, known: Known) -> list[Workload]:
     """Return the requested workloads. Raises CollectionError if one is unknown, or none is named."""
     if not wanted.workloads:
         raise CollectionError("workloads: name one or more.")
     return [_workload(wanted, known, name) for name in wanted.workloads]
 
 
-def _benches(wanted: Wanted, known: Known) -> list[Bench]:
+def _benches(wanted: BenchRequest, known: Known) -> list[Bench]:
     asked, work = _asked(wanted), works(wanted, known)
     greedy, told = _workload(wanted, known, "greedy"), _workload(wanted, known, "known")
     unknown = [number for number, prompt in enumerate(told.prompts) if not prompt.get("expect")]
@@ -111,7 +111,7 @@ def _benches(wanted: Wanted, known: Known) -> list[Bench]:
     return [Bench(asked, each, greedy, told, *how) for each in work]
 
 
-def _measured(wanted: Wanted, known: Known, bench: Bench, say: Say) -> list[Result]:
+def _measured(wanted: BenchRequest, known: Known, bench: Bench, say: Say) -> list[Result]:
     name, limits, over = bench.workload.name, limits_of(known.guards), across.load_limits_of(known.guards)
     results = measure(bench, limits, over, lambda text: say(f"{name}: {text}"))
     if wanted.keep_to:
@@ -124,7 +124,7 @@ def _accepted(results: t.Sequence[Result], engine: t.Mapping[str, t.Any] | None)
 
 
 def _whole(
-    wanted: Wanted,
+    wanted: BenchRequest,
     results: t.Sequence[Result],
     engine: t.Mapping[str, t.Any] | None,
     engines: t.Mapping[str, t.Mapping[str, t.Any]],
@@ -154,12 +154,12 @@ def _answer(
     return quick.answer(results, queues, marks)
 
 
-def _workload(wanted: Wanted, known: Known, name: str) -> Workload:
+def _workload(wanted: BenchRequest, known: Known, name: str) -> Workload:
     found = workload_of(name, known.workloads)
     return found if wanted.seed is None else dataclasses.replace(found, seed=wanted.seed)
 
 
-def _asked(wanted: Wanted) -> ChatRequest:
+def _asked(wanted: BenchRequest) -> ChatRequest:
     return ChatRequest(
         name="bench",
         url=wanted.url,

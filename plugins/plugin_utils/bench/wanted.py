@@ -12,7 +12,7 @@ Entries = dict[str, dict[str, t.Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BenchRequest:
     """The owner's request. seed None: the workloads' own; keep_to: folder for the answers, compressed; place: where it runs."""
 
     url: str

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.source import tre
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import in_pod
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Known, Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest, Known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import once, pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
     COMPONENT_LABEL,
@@ -54,7 +54,7 @@ def sources() -> dict[str, str]:
     return tree_of(in_pod, in_pod.PROGRAM)
 
 
-def asked(wanted: Wanted, known: Known) -> str:
+def asked(wanted: BenchRequest, known: Known) -> str:
     """Return the program's input as JSON. The file paths of knowledge entries stay on the controller."""
     told = {
         kind: {name: {key: value for key, value in entry.items() if key != "origin"} for name, entry in entries.items()}
@@ -77,7 +77,7 @@ def objects(
     host: where it runs. kubernetes: an owner's Settings. timeout_s: for pull and measurement together. Raises CollectionError for
     values that no manifest can express.
     """
-    job = once.Once(
+    job = once.OneShotPod(
         name=f"bench-{label(served.instance, 'instance', _NAME_MOST)}-{run}",
         container="bench",
         image=image(served.image, f"instance {served.instance}"),

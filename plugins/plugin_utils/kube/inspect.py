@@ -60,7 +60,7 @@ def objects(
     chosen = settings(kubernetes)
     named = image(reference, "the image to be read")
     name = f"inspect-{hashlib.sha256(named.encode()).hexdigest()[:12]}"
-    job = once.Once(
+    job = once.OneShotPod(
         name=name,
         container="inspect",
         image=named,

@@ -25,7 +25,7 @@ PLACED_S = 60.0  # how long a pod may stay unscheduled: what it requests does no
 
 
 @dataclass(frozen=True)
-class Once:
+class OneShotPod:
     """What to run. name: of the pod and of the ConfigMap with its files, which are mounted in pod.PROGRAMS under their paths.
 
     limits: of the container. room: of its scratch folder. secrets: by mount folder, each (name of a Secret, its key).
@@ -45,7 +45,7 @@ class Once:
     secrets: t.Mapping[str, tuple[str, str]]
 
 
-def objects(once: Once, chosen: Settings) -> tuple[list[Plain], Plain]:
+def objects(once: OneShotPod, chosen: Settings) -> tuple[list[Plain], Plain]:
     """Return the objects that the pod needs, the namespace first, and the pod. CollectionError for values no manifest can express."""
     items = [{"key": _key(path), "path": path} for path in once.files]
     texts = {_key(path): text for path, text in once.files.items()}

@@ -36,7 +36,7 @@ _REFUSED = ("CreateContainerConfigError", "CreateContainerError")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PullRequest:
     """The image each node needs. pods: by host, those that pull it there, or learn its digest.
 
     lacking: hosts whose node does not list it. timeout_s: for all pulls together, from the setting `bound`. same: digests of
@@ -52,7 +52,7 @@ class Wanted:
     bound: str = "k8s_dgx_image_timeout"
 
 
-def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
+def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> PullRequest:
     """Return which hosts of a served plan (see serving.py) have its image already, and the pods for the others.
 
     A node that lists the image with its digest needs no pod, except with pull policy Always, which asks the registry each time.
@@ -60,7 +60,7 @@ def wanted(served: Object, nodes: t.Sequence[Object], timeout_s: int) -> Wanted:
     ranks = [*served["head"], *served["workers"]]
     by_node = {rank["spec"]["template"]["spec"]["nodeSelector"][HOSTNAME]: rank for rank in ranks}
     theirs = [found for name in served["nodes"].values() if (found := images.find(nodes, name))]
-    image, made = "", Wanted("", {}, {}, [], timeout_s, images.alike(theirs))
+    image, made = "", PullRequest("", {}, {}, [], timeout_s, images.alike(theirs))
     for host, name in served["nodes"].items():
         rank, node = by_node[name]["spec"]["template"]["spec"], images.find(nodes, name)
         image, always = _container(rank)["image"], _container(rank)["imagePullPolicy"] == "Always"
@@ -129,7 +129,7 @@ class Watch:
     first seen waiting after a failed try.
     """
 
-    wanted: Wanted
+    wanted: PullRequest
     began: float = 0.0
     digests: dict[str, str] = field(default_factory=dict)
     pulled: list[str] = field(default_factory=list)  # hosts whose kubelet had something to pull

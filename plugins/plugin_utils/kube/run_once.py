@@ -110,7 +110,7 @@ class Runner:
     def _wait(self, job: Job) -> str:
         host, name = job.host, job.pod["metadata"]["name"]
         reference = job.pod["spec"]["containers"][0]["image"]
-        wanted = pulls.Wanted(reference, {}, {host: job.pod}, [], job.timeout_s, bound=job.bound)
+        wanted = pulls.PullRequest(reference, {}, {host: job.pod}, [], job.timeout_s, bound=job.bound)
         watch = pulls.Watch(wanted, time.monotonic())
         while True:
             pods = self.listed("Pod", job.selector)

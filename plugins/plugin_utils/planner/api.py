@@ -27,9 +27,8 @@ from .authoring.model_auto import look as find_model_files
 from .authoring.model_auto import wanted as model_files_wanted
 from .authoring.model_source import Hub, Source
 from .authoring.model_source import read as read_model
-from .authoring.new_profile import ClusterSize, new_profile
+from .authoring.new_profile import ClusterSize, ProfileRequest, new_profile
 from .authoring.new_profile import Made as NewProfile
-from .authoring.new_profile import Wanted as ProfileRequest
 from .inspection.engine_table import entry as engine_entry
 from .inspection.inspected import document as read_image_report
 from .inspection.inspected import entries as image_entries

@@ -36,7 +36,7 @@ _PROVEN = ("measured", "reported")  # best first
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProfileRequest:
     """The owner's wishes for the new profile; None where the program chooses."""
 
     id: str | None = None
@@ -271,7 +271,7 @@ def _fits(entry: Plain, plan: Plan, free_gib: float | None) -> str:
     return why
 
 
-def _spread(made: Made, wanted: Wanted, plan: Plan, size: ClusterSize) -> None:
+def _spread(made: Made, wanted: ProfileRequest, plan: Plan, size: ClusterSize) -> None:
     """Choose the fewest nodes that hold the model and a cache, and plan it there."""
     most = size.hosts or max(_SPREADS)
     tried = [wanted.nodes] if wanted.nodes else [n for n in _SPREADS if n <= most]
@@ -334,7 +334,7 @@ def _context(made: Made, plan: Plan) -> None:
     made.plan = plan(made.profile)
 
 
-def _name(source: Source, wanted: Wanted, made: Made) -> str:
+def _name(source: Source, wanted: ProfileRequest, made: Made) -> str:
     model = wanted.model or source.model
     if model is None:
         model = "local/" + re.sub(r"[^\w.-]", "-", source.where.rstrip("/").rpartition("/")[2] or "model")
@@ -345,7 +345,7 @@ def _name(source: Source, wanted: Wanted, made: Made) -> str:
     return model
 
 
-def _id(model: str, wanted: Wanted) -> str:
+def _id(model: str, wanted: ProfileRequest) -> str:
     if wanted.id:
         return wanted.id
     slug = re.sub(r"[^a-z0-9_.-]", "-", model.rpartition("/")[2].lower()).lstrip("_.-") or "model"
@@ -355,7 +355,7 @@ def _id(model: str, wanted: Wanted) -> str:
 
 def new_profile(
     source: Source,
-    wanted: Wanted,
+    wanted: ProfileRequest,
     plan: Plan,
     size: ClusterSize,
     overlays: t.Sequence[str] = (),

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
-from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.install import Installation, Wanted
+from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.install import Installation, InstallSpec
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.remove import clean
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.service import Service, Sign, plain
@@ -59,7 +59,7 @@ def test_the_data_of_a_single_server_is_kept_for_the_way_back_and_a_member_s_of_
         asked.append(tuple(argv))
         return 0, "", ""
 
-    installation = Installation(run, Wanted("server", "v1.36.4+k3s1", "k3s", "", data=str(tmp_path)), Installed())
+    installation = Installation(run, InstallSpec("server", "v1.36.4+k3s1", "k3s", "", data=str(tmp_path)), Installed())
     installation._keep_database()
     assert (tmp_path / "before").exists() == kept
     assert any("stop" in argv for argv in asked) == kept

@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import p
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import Wanted, ask, fetch, prospect
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.fetch import FetchRequest, ask, fetch, prospect
 from ansible_collections.dgxspark.cluster.tests.stand_ins.hub import Hub, Repo
 from ansible_collections.dgxspark.cluster.tests.support.parcels import seal
 
@@ -46,10 +46,10 @@ def hub() -> t.Iterator[Hub]:
     made.stop()
 
 
-def wanted(hub: Hub, folder: pathlib.Path, **more: t.Any) -> Wanted:
+def wanted(hub: Hub, folder: pathlib.Path, **more: t.Any) -> FetchRequest:
     # As with an owner's proxy: errors are reported at once, not after minutes of retries.
     environment = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_XET": "1"}
-    return Wanted(str(folder / "cache"), REPO, python=PYTHON, environment=environment, **more)
+    return FetchRequest(str(folder / "cache"), REPO, python=PYTHON, environment=environment, **more)
 
 
 def test_the_library_gets_no_token_that_was_left_on_the_node(
@@ -61,7 +61,7 @@ def test_the_library_gets_no_token_that_was_left_on_the_node(
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH"):
         monkeypatch.setenv(name, "hf_left")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    asked = Wanted(
+    asked = FetchRequest(
         str(tmp_path), REPO, python=str(python), token="/run/token", environment={"HF_ENDPOINT": "http://hub"}
     )
     env = str(ask(asked, {"do": "list"})["env"]).split()
@@ -69,12 +69,12 @@ def test_the_library_gets_no_token_that_was_left_on_the_node(
     assert {"HF_TOKEN_PATH=/run/token", "HF_ENDPOINT=http://hub", "HTTPS_PROXY=http://proxy:3128"} <= set(env)
 
 
-def hub_of(asked: Wanted) -> str:
+def hub_of(asked: FetchRequest) -> str:
     """Where an engine looks."""
     return f"{asked.root}/{cache.HUB}"
 
 
-def have(asked: Wanted) -> cache.Manifest:
+def have(asked: FetchRequest) -> cache.Manifest:
     with Progress(None) as progress:
         return fetch(asked, progress)
 

@@ -16,7 +16,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import tree_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import in_pod, known
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench_pod
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
@@ -26,7 +26,7 @@ SCHEMA = json.loads((ROOT / "docs" / "schema" / "bench-report.json").read_text("
 KEY = "sk-not-to-be-seen"
 
 
-def laid(folder: pathlib.Path, wanted: Wanted) -> pathlib.Path:
+def laid(folder: pathlib.Path, wanted: BenchRequest) -> pathlib.Path:
     made = folder / "programs"
     for path, text in {**bench_pod.sources(), in_pod.ASKED: bench_pod.asked(wanted, known.load())}.items():
         (made / path).parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def run(programs: pathlib.Path) -> tuple[str, dict[str, t.Any]]:
 def test_it_measures_with_its_files_alone_and_tells_no_answer(tmp_path: pathlib.Path) -> None:
     (tmp_path / "key").write_text(f"{KEY}\n", encoding="utf-8")
     with ManyServer(answering=sound) as server:
-        wanted = Wanted(server.url, key_file=str(tmp_path / "key"), levels=(1, 4), rounds=1, place="pod")
+        wanted = BenchRequest(server.url, key_file=str(tmp_path / "key"), levels=(1, 4), rounds=1, place="pod")
         said, document = run(laid(tmp_path, wanted))
         assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
     report = document["report"]
@@ -62,7 +62,7 @@ def test_it_measures_with_its_files_alone_and_tells_no_answer(tmp_path: pathlib.
 
 
 def test_a_server_that_is_not_there_is_one_sentence(tmp_path: pathlib.Path) -> None:
-    _said, document = run(laid(tmp_path, Wanted("http://127.0.0.1:1/v1", place="pod")))
+    _said, document = run(laid(tmp_path, BenchRequest("http://127.0.0.1:1/v1", place="pod")))
     assert "the connection is refused" in document["error"]
 
 

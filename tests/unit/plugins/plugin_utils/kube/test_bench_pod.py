@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.in_pod import MARK, PROGRAM
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import Wanted
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.wanted import BenchRequest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import bench_pod
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.bench_pod import Served
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
@@ -23,7 +23,7 @@ WHERE = "acme/engine on spark1"
 
 def made(secret: str | None = "serve-default-api-0123456789abcdef", **choices: t.Any) -> tuple[Plain, Plain]:
     served = Served("default", inputs.PINNED, secret)
-    wanted = Wanted("http://10.43.0.7:30000/v1", key_file=bench_pod.key_file(served), place="pod")
+    wanted = BenchRequest("http://10.43.0.7:30000/v1", key_file=bench_pod.key_file(served), place="pod")
     document = bench_pod.asked(wanted, known.load())
     (_space, files), pod = bench_pod.objects(served, document, "spark1", choices, 60, "0a1b")
     return files, pod

@@ -58,7 +58,7 @@ def test_a_pod_that_no_node_takes_is_not_waited_for_to_the_end() -> None:
     said = "0/2 nodes are available: 1 node(s) were unschedulable."
     pending = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": said}]}
     watch = pulls.Watch(
-        pulls.Wanted("image", {}, {"spark1": pod}, [], 14400, bound="dgxspark_bench_timeout"), began=100.0
+        pulls.PullRequest("image", {}, {"spark1": pod}, [], 14400, bound="dgxspark_bench_timeout"), began=100.0
     )
     there = [{**pod, "status": pending}]
     assert once.outcome(watch, "spark1", there, [], 100.0 + once.PLACED_S - 1) is None

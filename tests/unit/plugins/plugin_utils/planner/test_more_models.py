@@ -33,7 +33,7 @@ CLUSTER = {"hosts": ["spark1", "spark2", "spark3", "spark4"], "free_gib": 114}
 def made(name: str, **wanted: t.Any) -> new_profile.Made:
     config, quant = (MORE | PUBLIC)[name]
     files = {"config.json": config} | ({"hf_quant_config.json": quant} if quant else {})
-    return serving.new_profile(Source(files, name, name), new_profile.Wanted(**wanted), CLUSTER)
+    return serving.new_profile(Source(files, name, name), new_profile.ProfileRequest(**wanted), CLUSTER)
 
 
 def stored(name: str) -> tuple[model.Facts, list[model.Tensors]]:
@@ -83,7 +83,7 @@ def test_a_kimi_layer_keeps_a_state_beside_its_latent_ones() -> None:
 def test_a_spread_whose_heads_do_not_divide_is_not_taken() -> None:
     config = PUBLIC["nvidia/MiniMax-M2.5-NVFP4"][0] | {"quantization_config": {"quant_method": "fp8"}}
     held = Source({"config.json": config}, "own", "MiniMaxAI/MiniMax-M2")
-    found = serving.new_profile(held, new_profile.Wanted(), CLUSTER)
+    found = serving.new_profile(held, new_profile.ProfileRequest(), CLUSTER)
     assert (found.profile["parallel"]["nodes"], found.plan["verdict"]) == (4, "unproven")
 
 
@@ -92,7 +92,7 @@ def test_what_a_rule_knows_a_way_out_of_is_no_question() -> None:
     four_bit = packed("lm_head", "re:.*self_attn.*", "re:.*mlp.gate$", "re:.*shared_experts.*", "re:model.layers.(0|46).*",
                       bits=4, kind="int", group=32)  # fmt: skip
     held = Source({"config.json": GLM_AIR | {"quantization_config": four_bit}}, "own", "cpatonn/GLM-4.5-Air-AWQ-4bit")
-    found = serving.new_profile(held, new_profile.Wanted(engine="sglang", nodes=1), CLUSTER)
+    found = serving.new_profile(held, new_profile.ProfileRequest(engine="sglang", nodes=1), CLUSTER)
     assert found.plan["verdict"] != "blocked"
     assert found.profile["settings"]["attention_backend"] == "triton"
     assert "attention.merge-state" in found.profile["source"][-1]["from"]
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_said_once_and_nothing_is_made_of_it(name: str) -
     config, words = STRANGE[name]
     index = {"metadata": {"total_size": 150 * 10**9}, "weight_map": {"model.embed_tokens.weight": "one.safetensors"}}
     held = Source({"config.json": config, "model.safetensors.index.json": index}, "own", "own/strange-FP8")
-    found = serving.new_profile(held, new_profile.Wanted(), CLUSTER)
+    found = serving.new_profile(held, new_profile.ProfileRequest(), CLUSTER)
     said = [text for key, text in found.decide if key == "facts"]
     assert len(said) == 1
     assert all(word in said[0] for word in (*words, "guide", "150 GB"))
@@ -133,7 +133,7 @@ def test_an_index_whose_names_are_not_known_is_one_remark() -> None:
     config, _quant = MORE["microsoft/phi-4"]
     index = {"metadata": {}, "weight_map": {"model.other.weight": "one.safetensors"}}
     held = Source({"config.json": config, "model.safetensors.index.json": index}, "own", "own/made")
-    found = serving.new_profile(held, new_profile.Wanted(), CLUSTER)
+    found = serving.new_profile(held, new_profile.ProfileRequest(), CLUSTER)
     (said,) = [text for key, text in found.decide if key == "precision"]
     assert "precision.attention, precision.dense" in said
 

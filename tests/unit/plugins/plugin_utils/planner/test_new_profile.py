@@ -44,7 +44,7 @@ def source(name: str, **more: Tree) -> Source:
 
 
 def made(name: str, **wanted: t.Any) -> new_profile.Made:
-    return serving.new_profile(source(name), new_profile.Wanted(**wanted), CLUSTER)
+    return serving.new_profile(source(name), new_profile.ProfileRequest(**wanted), CLUSTER)
 
 
 def index(*stored: str, size: int | None = None) -> Tree:
@@ -61,7 +61,7 @@ def index(*stored: str, size: int | None = None) -> Tree:
 
 def small(**files: Tree) -> new_profile.Made:
     held = {"config.json": PLAIN, **{name.replace("__", "."): content for name, content in files.items()}}
-    return serving.new_profile(Source(held, "own", "own/made"), new_profile.Wanted(), CLUSTER)
+    return serving.new_profile(Source(held, "own", "own/made"), new_profile.ProfileRequest(), CLUSTER)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
@@ -114,7 +114,9 @@ def test_a_context_that_the_cache_does_not_hold_is_shortened_and_said() -> None:
     found = made("moonshotai/Kimi-K2.5", nodes=4)
     assert found.plan["verdict"] == "blocked"
     assert any(key == "parallel" for key, _text in found.decide)
-    found = serving.new_profile(source(LLAMA), new_profile.Wanted(nodes=2), {"hosts": ["a", "b"], "free_gib": 85})
+    found = serving.new_profile(
+        source(LLAMA), new_profile.ProfileRequest(nodes=2), {"hosts": ["a", "b"], "free_gib": 85}
+    )
     length = found.profile["settings"]["context_length"]
     assert length < 131072
     assert length % 1024 == 0
@@ -180,7 +182,9 @@ def test_the_first_expert_speaks_for_all() -> None:
 
 def test_a_model_that_is_not_known_is_left_to_a_person() -> None:
     strange = PLAIN | {"architectures": ["OtherForCausalLM"], "model_type": "other", "kv_lora_rank": 12}
-    found = serving.new_profile(Source({"config.json": strange}, "own", "own/other"), new_profile.Wanted(), CLUSTER)
+    found = serving.new_profile(
+        Source({"config.json": strange}, "own", "own/other"), new_profile.ProfileRequest(), CLUSTER
+    )
     assert "facts" not in found.profile
     keys = {key for key, _text in found.decide}
     assert {"facts", "settings", "engine"} <= keys
@@ -191,14 +195,16 @@ def test_a_model_that_is_not_known_is_left_to_a_person() -> None:
 
 def test_the_name_says_a_format_that_no_file_has() -> None:
     held = Source({"config.json": PLAIN}, "own", "own/made-NVFP4")
-    assert any("NVFP4" in text for _key, text in serving.new_profile(held, new_profile.Wanted(), CLUSTER).decide)
+    assert any(
+        "NVFP4" in text for _key, text in serving.new_profile(held, new_profile.ProfileRequest(), CLUSTER).decide
+    )
 
 
 def test_a_profile_that_was_made_before_is_not_its_own_example(tmp_path: t.Any) -> None:
     first = made(LLAMA)
     (tmp_path / "model_profiles").mkdir()
     (tmp_path / "model_profiles" / "own.yml").write_text(yaml.safe_dump(first.profile), encoding="utf-8")
-    again = serving.new_profile(source(LLAMA), new_profile.Wanted(), CLUSTER, [str(tmp_path)])
+    again = serving.new_profile(source(LLAMA), new_profile.ProfileRequest(), CLUSTER, [str(tmp_path)])
     assert again.profile == first.profile
 
 
@@ -207,7 +213,7 @@ def test_an_owner_s_parsers_go_before_the_shipped_ones(tmp_path: t.Any) -> None:
     own = {"id": "mine", "models": "llama-3", "engines": {"vllm": {"reasoning_parser": [], "tool_call_parser": ["pythonic"]}},
            "source": ["Ours"], "verified": "measured"}  # fmt: skip
     (tmp_path / "parsers" / "own.yml").write_text(yaml.safe_dump(own), encoding="utf-8")
-    found = serving.new_profile(source(LLAMA), new_profile.Wanted(), CLUSTER, [str(tmp_path)])
+    found = serving.new_profile(source(LLAMA), new_profile.ProfileRequest(), CLUSTER, [str(tmp_path)])
     assert found.profile["settings"]["tool_call_parser"] == "pythonic"
 
 
