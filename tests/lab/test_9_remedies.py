@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 NODE, LIMIT = "spark1", "~^spark1$"
 V0, V1, TWIN0, TWIN1 = "enp1s0f0v0", "enp1s0f0v1", "enP2p1s0f0v0", "enP2p1s0f0v1"
-FUNCTION = "enP2p1s0f0np0"
+PORT, FUNCTION = "enp1s0f0np0", "enP2p1s0f0np0"
 FABRIC = yaml.safe_load((ROOT / "inventories" / "lab" / "group_vars" / "dgx.yml").read_text())["dgxspark_fabric"]
 RECORD = "/var/lib/dgxspark/fabric-before.json"
 SEEN = (
@@ -238,7 +238,9 @@ DRIFTED = (
             "vf.unbound",
             "p0f0v0",
         ),
-        f"ip link set {V1} address 02:00:00:00:77:01": ("vf.mac", "p0f0v1"),
+        # igbvf refuses another MAC than its function has for it.
+        f"ip link set {PORT} vf 1 mac 02:00:00:00:77:01; d=$(basename $(readlink -f /sys/class/net/{V1}/device));"
+        " for to in unbind bind; do echo $d >/sys/bus/pci/drivers/igbvf/$to; done; sleep 5": ("vf.mac", "p0f0v1"),
         f"echo 0 >/sys/class/net/{FUNCTION}/device/sriov_numvfs": ("vf.count", "p0f1"),
     },
 )

@@ -97,7 +97,8 @@ CASES = {
         f"ip link set {V0} mtu 1500", "link.mtu", "spark2 p0f0v0", ("Run site.yml --tags fabric",), "site"
     ),
     "another MAC": Fault(
-        f"ip link set {V0} address 02:00:00:00:77:02",
+        f"ip link set enp1s0f0np0 vf 0 mac 02:00:00:00:77:02; d=$(basename $(readlink -f /sys/class/net/{V0}/device));"
+        " for to in unbind bind; do echo $d >/sys/bus/pci/drivers/igbvf/$to; done; sleep 5",
         "vf.mac",
         "spark2 p0f0v0",
         ("Run site.yml --tags fabric",),
