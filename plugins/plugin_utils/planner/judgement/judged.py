@@ -36,7 +36,8 @@ def _speed(plan: t.Mapping[str, t.Any], no_facts: str) -> str:
         return ""
     missing = "no equal row of this model" if rows else "no row of this model"
     if plan["estimate"]:
-        return f"{missing}, estimated only"
+        kernels = plan["estimate"]["kernels"]
+        return f"{missing}, the image has kernels of its own ({kernels})" if kernels else f"{missing}, estimated only"
     return missing if plan["memory"] else f"{missing}, {no_facts}"
 
 

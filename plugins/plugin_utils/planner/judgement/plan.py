@@ -19,7 +19,7 @@ from ..model.memory import Free, Pools
 from ..model.model import Cut, check_cut
 from ..profile import model_files
 from ..profile.profile import Profile, find, resolve
-from ..vocabulary import kept_secrets
+from ..vocabulary import images, kept_secrets
 from ..vocabulary.builder import BuildArgv, builder
 from ..vocabulary.hub_names import is_repository, model_key
 from . import evidence, findings, judged, ranks, remedies, verdict
@@ -270,7 +270,8 @@ def _estimate(chosen: Profile, known: Base, found: verdict.Judgement) -> Plain:
         running["max_running_requests"] = min(fitting, running.get("max_running_requests") or fitting)
     copies = known.constant("memory.canvas_copies", chosen.engine.name, chosen.engine.version)
     figures = dataclasses.replace(known.figures, canvas_copies=copies)
-    return estimate.estimate(chosen, running, found.draft, figures) or {}
+    kernels = images.own_kernels(known.images, chosen.engine.image)
+    return estimate.estimate(chosen, running, found.draft, figures, kernels) or {}
 
 
 def _weights(chosen: Profile, settings: t.Mapping[str, t.Any]) -> list[Plain]:

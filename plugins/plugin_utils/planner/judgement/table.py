@@ -55,8 +55,15 @@ def _estimate(estimate: t.Mapping[str, t.Any]) -> list[str]:
         for key in ("n1", "n4", "n8")
     ]
     texts = [f"{kind} {of['n1']:g} ({of['accepted']:g} tokens a step)" for kind, of in estimate["texts"].items()]
+    kernels = estimate.get("kernels")
+    none = (
+        [f"estimate  none: the image has kernels of its own ({kernels}). What stock kernels would do:"]
+        if kernels
+        else []
+    )
     return [
-        f"estimate  {', '.join(figures)} tokens/s; not measured",
+        *none,
+        f"{'          ' if none else 'estimate  '}{', '.join(figures)} tokens/s; not measured",
         *([f"          by text, one request: {', '.join(texts)}"] if texts else []),
         f"          {estimate['basis']}",
     ]

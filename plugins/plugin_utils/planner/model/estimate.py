@@ -381,12 +381,13 @@ def _basis(amounts: t.Mapping[str, float], figures: Figures, facts: Facts, draft
 
 
 def estimate(
-    profile: Served, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures
+    profile: Served, settings: t.Mapping[str, t.Any], draft: Draft | None, figures: Figures, kernels: str = ""
 ) -> dict[str, t.Any] | None:
     """Return tokens/s at 1, 4 and 8 requests, each with an interval, and their basis; None if the model is unknown.
 
     low and high cover four of five figures of models held out of the fit. There is no figure for pipeline stages and only
-    three for sockets, so those are a guess. If a canvas takes more or fewer passes depending on its text, they cover that
+    three for sockets, so those are a guess. So are images with kernels of their own (kernels: which): the figures are
+    what stock kernels would do. If a canvas takes more or fewer passes depending on its text, they cover that
     too. A pure function.
     """
     facts = profile.facts
@@ -397,7 +398,7 @@ def estimate(
     cut = profile.cut
     rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
     kind = "plain" if not runs else "blocks" if runs.algorithm.upper() in BLOCK_DRAFTERS else "drafted"
-    factors = figures.interval["rare" if rare else kind if kind in figures.interval else "drafted"]
+    factors = figures.interval["rare" if rare or kernels else kind if kind in figures.interval else "drafted"]
     least, most = 1.0, 1.0
     if facts.diffusion:
         few, usual, many = facts.diffusion.tokens
@@ -407,6 +408,7 @@ def estimate(
         "low": {key: round(value * factors[key][0] * least, 1) for key, value in made.items()},
         "high": {key: round(value * factors[key][1] * most, 1) for key, value in made.items()},
         "texts": _texts(profile, settings, runs, figures) if runs else {},
+        "kernels": kernels,
         "basis": _basis(work(profile, settings, runs, 1, figures), figures, facts, runs)
         + (". With pipeline stages, or over sockets, it is a guess" if rare else ""),
     }

@@ -195,8 +195,8 @@ class _Maker:
             )
             self.source.image = ""
         image = self.source.image
-        if named := find_image(self.images, image):
-            return named["engine"]["name"], named["engine"]["version"]
+        if named := find_image(self.images, image).get("engine"):
+            return named["name"], named["version"]
         repository, _at, digest = image.partition("@")
         tag = repository.rpartition("/")[2].partition(":")[2]
         engine = self.source.engine or next((e for e in ("sglang", "vllm") if e in repository), "")

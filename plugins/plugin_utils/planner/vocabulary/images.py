@@ -23,3 +23,12 @@ def find_image(images: Images, image: str | None) -> knowledge.Entry:
     """Return the entry of an image given by tag, by digest, or as `NAME@DIGEST`; empty if unknown."""
     named = image or ""
     return images.get(named) or images.get(named.partition("@")[2]) or {}
+
+
+def own_kernels(images: Images, image: str | None) -> str:
+    """Return which kernels of its own an image has, or an empty string; a fork is known by its name, whatever the tag."""
+    name = (image or "").partition("@")[0]
+    head, _colon, tag = name.rpartition(":")
+    repository = head if head and "/" not in tag else name
+    found = [entry["kernels"] for key in (name, repository) if "kernels" in (entry := images.get(key, {}))]
+    return str(found[0]) if found else ""

@@ -35,6 +35,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.p
     Engine,
     Profile,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary import images
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
 FIGURES = estimate.load_figures()
@@ -305,3 +306,29 @@ def test_sparse_attention_slows_down_less_with_the_context() -> None:
     ]
     assert lost[0] > 1.5 * lost[1] > 1.5
     assert lost[0] > 1.5 * lost[2] > 1.5
+
+
+def test_an_image_with_kernels_of_its_own_is_not_estimated() -> None:
+    plan = launch_plan("deepseek-v4-flash-0731-vllm")
+    made = plan["estimate"]
+    assert "kernels of its own (B12X" in plan["not_judged"]["speed"] and "kernels of its own (B12X" in "\n".join(
+        serving_table(plan)
+    )
+    low, high = FIGURES.interval["rare"]["n1"]
+    assert made["low"]["n1"] / made["n1"] == pytest.approx(low, abs=0.02)
+    assert made["high"]["n1"] / made["n1"] == pytest.approx(high, abs=0.02)
+    assert launch_plan("glm-4.7-fp8")["estimate"]["kernels"] == ""
+
+
+@pytest.mark.parametrize(
+    ("image", "known"),
+    [
+        ("eugr/spark-vllm-b12x:nightly", True),
+        ("eugr/spark-vllm-b12x@sha256:" + "0" * 64, True),
+        ("registry:5000/eugr/spark-vllm-b12x", False),
+        ("eugr/spark-vllm:latest", False),
+        (None, False),
+    ],
+)
+def test_a_fork_is_known_by_its_name(image: str | None, known: bool) -> None:
+    assert bool(images.own_kernels(images.load_images(), image)) is known
