@@ -28,7 +28,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import (
 from . import flag_table
 from .settings import Tables, load_tables, read_layer
 
-__all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "say"]
+__all__ = ["Arguments", "Tables", "build_argv", "check_environment", "engine_parser", "load_tables", "render_argv"]
 Entry = t.Mapping[str, t.Any]
 NEWER = "engine.newer"  # the finding on a release that is newer than all tables
 
@@ -63,10 +63,12 @@ def build_argv(engine: str, version: str, settings: t.Mapping[str, t.Any], table
     """
     engine_parser(engine, version, tables)
     own, _variables, faults, given = read_layer(settings, {}, tables.dialect(engine, version))
-    return say(engine, version, own, tables, faults, {key: name.partition(".")[2] for key, name in given.items()})
+    return render_argv(
+        engine, version, own, tables, faults, {key: name.partition(".")[2] for key, name in given.items()}
+    )
 
 
-def say(
+def render_argv(
     engine: str,
     version: str,
     settings: t.Mapping[str, t.Any],

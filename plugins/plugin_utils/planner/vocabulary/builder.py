@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 
-from .arguments import say
+from .arguments import render_argv
 from .settings import load_tables
 
 
@@ -39,13 +39,13 @@ def _named(found: Finding) -> Finding:
 def builder(overlays: t.Sequence[str] = (), accept: t.Collection[str] = (), mods: t.Sequence[str] = ()) -> BuildArgv:
     """Return a builder of canonical settings for an engine version, from the shipped tables with the owner's merged in.
 
-    accept, mods: see `arguments.say`.
+    accept, mods: see `arguments.render_argv`.
     """
     tables = load_tables(overlays)
 
     def build(engine: str, version: str, settings: t.Mapping[str, t.Any]) -> Built:
         try:
-            said = say(engine, version, settings, tables, accept=accept, mods=mods)
+            said = render_argv(engine, version, settings, tables, accept=accept, mods=mods)
         except CollectionError as exc:
             findings = tuple(map(_named, exc.findings))
             return Built((), {}, findings or (Finding("arguments.version", "error", "", str(exc)),))

@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabular
     build_argv,
     check_environment,
     load_tables,
-    say,
+    render_argv,
 )
 
 OLD = {
@@ -274,15 +274,15 @@ def test_what_is_wrong_with_an_argument_is_said_all_the_same_where_the_owner_acc
     kind: str, settings: dict[str, t.Any], argv: list[str]
 ) -> None:
     assert [f[0] for f in refused("1.9", **settings)] == [kind]
-    made = say("sglang", "1.9", settings, TABLES, accept=[f"arguments.{kind}"])
+    made = render_argv("sglang", "1.9", settings, TABLES, accept=[f"arguments.{kind}"])
     assert list(made.argv) == argv
     assert told(made, kind)[0].startswith("Accepted by the owner: ")
 
 
 def test_what_cannot_be_said_at_all_is_a_warning_where_the_owner_accepts_it() -> None:
-    made = say("vllm", "1.0", {"part": 0.5}, TABLES, accept=["arguments.engine"])
+    made = render_argv("vllm", "1.0", {"part": 0.5}, TABLES, accept=["arguments.engine"])
     assert made.argv == () and told(made, "engine")
-    made = say("sglang", "2.0", {"largest": 8}, TABLES, accept=["arguments.missing"])
+    made = render_argv("sglang", "2.0", {"largest": 8}, TABLES, accept=["arguments.missing"])
     assert made.argv == ("--max-bs-decode", "8") and told(made, "missing")
 
 
