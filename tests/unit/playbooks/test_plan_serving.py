@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile
+from ansible_collections.dgxspark.cluster.tests.support.http_answers import Answering, served
 from ansible_collections.dgxspark.cluster.tests.support.inventories import Inventory, shown
 from ansible_collections.dgxspark.cluster.tests.support.playbooks import collections_path
 from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, PROGRAM, ROOT, can_run
@@ -233,3 +234,34 @@ def test_what_a_recipe_leaves_open_is_said_beside_it(tmp_path: pathlib.Path) -> 
     values = {"IMG": "vllm/vllm-openai:v0.17.1", "PORT": 8100, "/m": "acme/Model-8B"}
     code, output = plan(tmp_path, {"spark1": shown(110)}, k8s_dgx_recipe="a.sh", k8s_dgx_recipe_values=values)
     assert code == 0 and "serve acme/Model-8B" in output and "--port 8100" in output, output
+
+
+NOBODYS = {
+    "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 3072, "num_hidden_layers": 40,
+    "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 8192, "moe_intermediate_size": 1024,
+    "num_experts": 96, "num_experts_per_tok": 8, "decoder_sparse_step": 1, "mlp_only_layers": [], "max_position_embeddings": 131072,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+class Hub(Answering):
+    """A hub with one model that no profile knows."""
+
+    def do_GET(self) -> None:
+        known = self.path.startswith("/acme/Nobody-Knows-38B/") and self.path.endswith("/config.json")
+        self.answer(200 if known else 404, json.dumps(NOBODYS).encode() if known else b"Entry not found")
+
+
+@pytest.mark.long
+def test_a_recipe_of_a_model_that_nobody_knew_goes_from_its_config_to_a_verdict_in_one_command(
+    tmp_path: pathlib.Path,
+) -> None:
+    command = "vllm serve acme/Nobody-Knows-38B --max-model-len 65536 --max-num-seqs 8 --gpu-memory-utilization 0.8"
+    (tmp_path / "new.sh").write_text(f"docker run --gpus all vllm/vllm-openai:v0.28.0 {command}\n", encoding="utf-8")
+    with served(Hub) as url:
+        hub = {"dgxspark_hub_endpoint": url, "model_weights_hub_environment": {"HF_HUB_OFFLINE": "0"}}
+        code, output = plan(tmp_path, {"spark1": shown(110)}, k8s_dgx_recipe="new.sh", **hub)
+    assert code == 0, output
+    assert "verdict UNPROVEN" in output and "not every rule could be judged" not in output
+    for said in ("GiB free per node", "estimate n=1", "config.json", "--max-model-len 65536"):
+        assert said in output, output
