@@ -172,6 +172,9 @@ class Cluster:
         self.discovered: dict[str, dict[str, str]] = {}  # by uid of a plugin's pod
         # What is deleted in the foreground then stays until somebody has seen it leave, or has written to it.
         self.slow_collector = False
+        # Where nodes are reached from outside, and the port on them that a Service of type NodePort gets, if a test answers there.
+        self.addresses: dict[str, str] = {}
+        self.node_port: int | None = None
         self.writes: list[str] = []  # what was really written, for tests
         for name in nodes:
             node = {
@@ -200,7 +203,9 @@ class Cluster:
         made["metadata"] = {"creationTimestamp": "2026-01-01T00:00:00Z", **made["metadata"], **own}
         if made["kind"] == "Service" and made["spec"].get("type") == "NodePort":
             for port in made["spec"]["ports"]:
-                port.setdefault("nodePort", 30000 + port["port"] % 2768)  # the range of Kubernetes: 30000 to 32767
+                port.setdefault(
+                    "nodePort", self.node_port or 30000 + port["port"] % 2768
+                )  # the range of Kubernetes: 30000 to 32767
         self.objects[key] = made
         self.writes.append(f"{made['kind']}/{key[3]}")
         if made["kind"] == "CustomResourceDefinition":
@@ -370,6 +375,8 @@ class Cluster:
         for wanted, said in self.said.items():
             if name.startswith(wanted) or wanted in image:
                 status = copy.deepcopy(said)
+        if node in self.addresses:
+            status["hostIP"] = self.addresses[node]
         reference = {"apiVersion": owner[0], "kind": made["kind"], "name": owner[3], "uid": made["metadata"]["uid"]}
         metadata = {**copy.deepcopy(template["metadata"]), **about}
         metadata["ownerReferences"] = [{**reference, "controller": True, "blockOwnerDeletion": True}]
