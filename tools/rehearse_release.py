@@ -67,7 +67,9 @@ def importer(archive: pathlib.Path) -> str:
 
 def asked(archive: pathlib.Path, place: pathlib.Path) -> str:
     """Install the archive elsewhere, and ask it what two Sparks can run."""
-    run(BIN / "ansible-galaxy", "collection", "install", "--no-deps", "-p", place, archive, at=place)
+    # What is installed elsewhere on this machine does not count.
+    alone = {"ANSIBLE_COLLECTIONS_PATH": str(place)}
+    run(BIN / "ansible-galaxy", "collection", "install", "--no-deps", "-p", place, archive, at=place, **alone)
     more = {"ANSIBLE_COLLECTIONS_PATH": str(place), "ANSIBLE_STDOUT_CALLBACK": "dgxspark.cluster.answer"}
     told = run(BIN / "ansible-playbook", "dgxspark.cluster.models", "-e", "sparks=2", at=place, **more)
     found = [line for line in told.splitlines() if "configurations fit 2 Sparks" in line]
