@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysf
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_kernel, read_meminfo, read_packages
 
 MEMORY = ("MemTotal", "MemFree", "MemAvailable", "Cached", "SwapTotal", "SwapFree", "CmaTotal", "CmaFree")
+NO_PROGRAM = "nvidia-smi is not installed"
 _QUERY = {
     "name": "name",
     "pstate": "pstate",
@@ -190,7 +191,7 @@ def read_gpus(run: Run) -> tuple[tuple[Gpu, ...], str | None]:
     """Return the GPUs, or why nvidia-smi lists none."""
     rc, out, err = run(["nvidia-smi", f"--query-gpu={','.join(_QUERY.values())}", "--format=csv,noheader,nounits"])
     if rc == NOT_FOUND:
-        return (), "nvidia-smi is not installed"
+        return (), NO_PROGRAM
     rows = [
         [cell.strip() for cell in line.split(",")] for line in out.splitlines() if line.count(",") >= len(_QUERY) - 1
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.health import low_power, weak
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import NO_PROGRAM, low_power, weak
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis
 
@@ -73,13 +73,18 @@ def gpus(state: SiteState) -> t.Iterator[Diagnosis]:
         return
     for name, health in state.health.items():
         if health.gpu_error:
+            missing = health.gpu_error == NO_PROGRAM
             yield Diagnosis(
                 "gpu.unreadable",
                 "error",
                 name,
                 f"the GPU cannot be read: {health.gpu_error}.",
-                "The driver is not loaded, does not fit the kernel, or the GPU does not answer.",
-                "Check dmesg for NVRM lines. If nothing there explains it, cut the node's power for a minute.",
+                "The driver's programs are not there: the driver is not installed, or not whole."
+                if missing
+                else "The driver is not loaded, does not fit the kernel, or the GPU does not answer.",
+                "Install the driver that DGX OS ships (nvidia-driver-580-open), and restart the node."
+                if missing
+                else "Check dmesg for NVRM lines. If nothing there explains it, cut the node's power for a minute.",
             )
         for gpu in health.gpus:
             stuck = low_power(gpu, limits)

@@ -276,6 +276,13 @@ def test_heat_narrow_links_and_a_gpu_that_cannot_be_read(cluster: Cluster) -> No
     ]
 
 
+def test_no_power_is_cut_for_a_program_that_is_not_installed(cluster: Cluster) -> None:
+    cluster.hosts["spark3"]["health"] |= {"gpus": [], "gpu_error": "nvidia-smi is not installed"}
+    (finding,) = examine(cluster)["findings"]
+    assert (finding["id"], finding["where"]) == ("gpu.unreadable", "spark3")
+    assert "Install the driver" in finding["remedy"] and "power" not in finding["remedy"]
+
+
 def hit(name: str, excerpt: str = "a line") -> Plain:
     return {"id": name, "first": 1, "last": 9, "count": 3, "excerpt": excerpt, "values": {}}
 
