@@ -40,6 +40,7 @@ LIMIT_S = 2700  # for one stage: one that hangs must not cost the results of the
 LANES = 5  # on two cores: a stage spends a third of its time and more waiting for servers, probes and time limits
 GIVES_WAY = ("nice", "-n", "10")  # enough to protect the others' time limits, and still a tenth of a busy core
 NETWORKMANAGER = {"DGXSPARK_LAB_RENDERER": "networkmanager", "DGXSPARK_LAB_NAME": "networkmanager"}
+LONG = ("-m", "long", "-s")
 NOT_RUN = 77  # exit status of a command that cannot work on this machine, and says why
 
 
@@ -254,23 +255,14 @@ def stages() -> list[Stage]:
         Stage("unit-all-2.19", [["pytest", "tests/unit", "-m", "not long", "--durations=10"]], "2.19", "long"),
         Stage("api-long", [["pytest", "tests/api", "-m", "long"]], target="long"),
         Stage("oracle-every-version", [["pytest", "tests/oracle", "-m", "long"]], "2.19", "long"),
-        Stage("engines", [["pytest", "tests/engines", "-m", "long", "-s"]], "2.19", "long"),
-        Stage("nodes", [["pytest", "tests/nodes", "-m", "long", "-s"]], target="long", alone=True),
+        Stage("engines", [["pytest", "tests/engines", *LONG]], "2.19", "long"),
+        Stage("nodes", [["pytest", "tests/nodes", *LONG]], target="long", alone=True),
         Stage(
             "site",
             [
                 ["python", "tests/site/make_guest.py"],
-                [*lab, "4", "pytest", "tests/site", "-m", "long", "-s"],
-                [
-                    *lab,
-                    "5",
-                    "pytest",
-                    "tests/site/test_1_site.py",
-                    "tests/site/test_4_gone.py",
-                    "-m",
-                    "long",
-                    "-s",
-                ],
+                [*lab, "4", "pytest", "tests/site", *LONG],
+                [*lab, "5", "pytest", *(f"tests/site/test_{name}.py" for name in ("1_site", "4_gone")), *LONG],
             ],
             target="long",
             alone=True,
@@ -279,7 +271,7 @@ def stages() -> list[Stage]:
         # Needs GitHub and its registry; reports "not run" if they cannot be reached.
         Stage(
             "releases",
-            [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", "-m", "long", "-s"]],
+            [["python", "tests/real/reach.py"], [*lab, "2", "pytest", "tests/real", *LONG]],
             target="long",
             alone=True,
             environment={
@@ -292,17 +284,7 @@ def stages() -> list[Stage]:
         Stage("lab-every-fault", [[*lab, "4", "pytest", "tests/lab", "-m", "long"]], target="long", alone=True),
         Stage(
             "lab-networkmanager",
-            [
-                [
-                    *lab,
-                    "1",
-                    "pytest",
-                    *(f"tests/lab/test_9_{name}.py" for name in ("renderers", "remedies")),
-                    "-m",
-                    "long",
-                    "-s",
-                ]
-            ],
+            [[*lab, "1", "pytest", *(f"tests/lab/test_9_{name}.py" for name in ("renderers", "remedies")), *LONG]],
             target="long",
             alone=True,
             environment=NETWORKMANAGER,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from fleet import SWITCH, Fleet
 from harness import lab
-from test_9_fleet import SWITCH, Fleet
 
 pytestmark = pytest.mark.long
 
