@@ -134,7 +134,7 @@ def _newest(engine: str, overlays: t.Sequence[str]) -> tuple[Plain, str]:
         (
             entry["image"]
             for entry in knowledge.shared("images", overlays).values()
-            if entry["engine"] == {"name": engine, "version": version}
+            if entry.get("engine") == {"name": engine, "version": version}  # a fork states none
         ),
         None,
     )
