@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
         divided = groups.members(hosts, count)
         made = groups.instances(divided, overrides, plain["state"])
         chosen = next(one for one in found if one.groups == count)
-        told = {"groups": [{"name": one.name, "hosts": list(one.hosts)} for one in made]}
+        told: Plain = {"groups": [{"name": one.name, "hosts": list(one.hosts)} for one in made]}
         told["table"] = groups.table(found, chosen)
         if chosen.refused and plain["state"] == "present":
             raise CollectionError(f"{count} groups of {chosen.sparks} Sparks: {chosen.refused}")

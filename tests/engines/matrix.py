@@ -1,7 +1,8 @@
 """A matrix on real ranks: the shipped driver, with steps that serve a case on this machine's GPUs and bench it.
 
-Usage: matrix.py MODELS OUT SECONDS [KILL…]: the tiny model on two ranks (one, where there is one GPU), one case after the other. KILL is `switch 3` or `bench 6`: there
-the whole run is killed, ranks and all, and started again. OUT gets the matrix's own folder, packed, and what each run printed.
+Usage: matrix.py MODELS OUT SECONDS [KILL…]: the tiny model on two ranks (one, where there is one GPU), one case after the other. KILL is
+`switch 3` or `bench 6`: there the whole run is killed, ranks and all, and started again. OUT gets the matrix's own folder, packed, and
+what each run printed.
 
 What is the collection's own here: the cases and their plans, the driver, its journal, the rendered pods, the benchmark, the classes, the
 rows. What is not: the playbooks around them, and the fabric's proof; of that the transport is read from the ranks' logs.
