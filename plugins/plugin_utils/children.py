@@ -21,7 +21,11 @@ PROGRAM = (sys.executable, "-m", "ansible", "playbook")
 _END_S = 20.0
 # Options of ansible-playbook that apply only to the owner's own run.
 _OWN = frozenset({"-C", "--check", "-D", "--diff", "--step", "--list-tasks", "--list-hosts", "--syntax-check"})
-_PLAIN = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_LOG_PATH": ""}
+_PLAIN = {
+    "ANSIBLE_NOCOLOR": "1",
+    "ANSIBLE_FORCE_COLOR": "0",
+    "ANSIBLE_LOG_PATH": os.devnull,
+}  # "" is taken for the current folder
 # Prompts at the terminal cannot be repeated for each step.
 _ASKED = {
     "become_ask_pass": "--become-password-file",
