@@ -112,6 +112,13 @@ MORE: dict[str, tuple[Tree, Tree | None]] = {
               vocab_size=128167, max_position_embeddings=32768,
               quantization_config=packed("lm_head", *every(32, "mlp.gate.wg", prefix="model.layers")))
         | {"tie_word_embeddings": True}, None),
+    "XiaomiMiMo/MiMo-V2-Flash": (
+        plain("MiMoV2FlashForCausalLM", "mimo_v2_flash", num_hidden_layers=48, hidden_size=4096, num_attention_heads=64,
+              num_key_value_heads=4, head_dim=192, v_head_dim=128, swa_num_attention_heads=64, swa_num_key_value_heads=8,
+              swa_head_dim=192, swa_v_head_dim=128, sliding_window=128, attention_chunk_size=128, intermediate_size=16384,
+              moe_intermediate_size=2048, n_routed_experts=256, num_experts_per_tok=8,
+              hybrid_layer_pattern=[0, *[1, 1, 1, 1, 0], *[1, 1, 1, 1, 1, 0] * 7], moe_layer_freq=[0] + [1] * 47,
+              vocab_size=152576, max_position_embeddings=262144, quantization_config=FP8), None),
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": (SCOUT, None),
     "nvidia/Llama-4-Scout-17B-16E-Instruct-NVFP4": (SCOUT, {
         "producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16, "exclude_modules": [
@@ -129,7 +136,7 @@ BYTES = {
 }  # fmt: skip
 WEIGHTS = {
     "mistralai/Mistral-Small-4-119B-2603": 119.0, "zai-org/GLM-4.5-Air-FP8": 106.0, "inclusionAI/Ling-flash-2.0": 103.0,
-    "tencent/Hunyuan-A13B-Instruct-FP8": 80.0,
+    "tencent/Hunyuan-A13B-Instruct-FP8": 80.0, "XiaomiMiMo/MiMo-V2-Flash": 309.0,
 }  # fmt: skip
 # Bytes that a token takes in a BF16 cache: 2 bytes of K and V of each layer that has one, or of the latent.
 CACHE = {
@@ -138,4 +145,5 @@ CACHE = {
     "ibm-granite/granite-4.0-h-small": 4 * 2 * 8 * 128 * 2, "nvidia/NVIDIA-Nemotron-Nano-9B-v2": 4 * 2 * 8 * 128 * 2,
     "zai-org/GLM-4.5-Air-FP8": 46 * 2 * 8 * 128 * 2, "mistralai/Mistral-Small-4-119B-2603": 36 * (256 + 64) * 2,
     "tencent/Hunyuan-A13B-Instruct-FP8": 32 * 2 * 8 * 128 * 2, "baidu/ERNIE-4.5-21B-A3B-Thinking": 28 * 2 * 4 * 128 * 2,
+    "XiaomiMiMo/MiMo-V2-Flash": 2 * (192 + 128) * (9 * 4 + 39 * 8),
 }  # fmt: skip

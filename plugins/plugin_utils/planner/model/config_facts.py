@@ -45,7 +45,7 @@ def _attention(config: Config, layers: int, sliding: bool = False, indexed: bool
         return own if own is not None else config.count(name)
 
     heads = figure("heads") or config.needed("heads", what)
-    dim = figure("head_dim")
+    dim, values = figure("head_dim"), figure("value_head_dim")
     return Attention(
         layers=layers,
         heads=heads,
@@ -55,6 +55,7 @@ def _attention(config: Config, layers: int, sliding: bool = False, indexed: bool
         gated=config.flag("gated_attention", False),
         window=config.needed("window", what) if sliding else None,
         indexer=_group_indexer(config) if indexed and not sliding else None,
+        value_dim=None if values == dim else values,
     )
 
 

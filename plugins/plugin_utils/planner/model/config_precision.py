@@ -223,10 +223,16 @@ def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
     """Return the weights of each part of one layer's block."""
     hidden = facts.hidden_size
     if kind == "attention":
-        width = own.heads * own.head_dim
-        kv = hidden * own.kv_heads * own.head_dim
+        width, out = own.heads * own.head_dim, own.heads * own.values
+        keys, values = (hidden * own.kv_heads * each for each in (own.head_dim, own.values))
         index = indexer_params(own.indexer, hidden) if own.indexer else 0
-        return {"q": hidden * width * (2 if own.gated else 1), "k": kv, "v": kv, "o": width * hidden, "index": index}
+        return {
+            "q": hidden * width * (2 if own.gated else 1),
+            "k": keys,
+            "v": values,
+            "o": out * hidden,
+            "index": index,
+        }
     if kind == "compressed":
         return compressed_parts(own, hidden)
     if kind == "mla":

@@ -57,7 +57,7 @@ NVFP4_GROUP = 16
 class Attention:
     """Layers of softmax attention. gated: the query projection is doubled. window: size of a sliding window in tokens.
 
-    indexer: for sparse attention, selects the tokens that the layers attend to.
+    indexer: for sparse attention, selects the tokens that the layers attend to. value_dim: of a value, if it is not a key's head_dim.
     """
 
     layers: int
@@ -67,6 +67,12 @@ class Attention:
     gated: bool = False
     window: int | None = None
     indexer: GroupIndexer | None = None
+    value_dim: int | None = None
+
+    @property
+    def values(self) -> int:
+        """The width of a value."""
+        return self.value_dim or self.head_dim
 
 
 @dataclass(frozen=True)
@@ -303,8 +309,8 @@ def _stored(
 def _attention_params(facts: Facts, a: Attention, tp: int) -> tuple[float, float]:
     """Weights of the layers, and the extra weights that all GPUs together hold because KV heads are replicated."""
     query = a.heads * a.head_dim * (2 if a.gated else 1)
-    kv_width = 2 * a.kv_heads * a.head_dim
-    once = facts.hidden_size * (query + kv_width + a.heads * a.head_dim)
+    kv_width = a.kv_heads * (a.head_dim + a.values)
+    once = facts.hidden_size * (query + kv_width + a.heads * a.values)
     # QKVParallelLinear: with fewer KV heads than ranks, each rank keeps one whole head.
     copies = max(tp / a.kv_heads, 1) - 1
     return a.layers * once, a.layers * facts.hidden_size * kv_width * copies
@@ -496,7 +502,7 @@ def kv_bytes(
     size = KV_BYTES.get(dtype, 2.0)
 
     def per_layer(a: Attention) -> float:
-        values = 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * size
+        values = max(a.kv_heads / cut.tp, 1) * (a.head_dim + a.values) * size
         if a.indexer is None:
             return values
         # The indexer's keys are BF16, and every rank holds all of them: vLLM 0.33.0, models/qwen4_exp/common/qsa_cache.py.

@@ -116,7 +116,7 @@ class Layout:
 
 
 def _token_bytes(a: Attention, dtype: str, cut: Cut) -> float:
-    return 2 * max(a.kv_heads / cut.tp, 1) * a.head_dim * KV_BYTES.get(dtype, 2.0)
+    return max(a.kv_heads / cut.tp, 1) * (a.head_dim + a.values) * KV_BYTES.get(dtype, 2.0)
 
 
 def kinds(
@@ -160,7 +160,11 @@ def kinds(
         size = MLA_TOKEN_BYTES.get(dtype) or (m.kv_lora_rank + m.rope_dim) * KV_BYTES.get(dtype, 2.0)
         add((0, size, None), m.layers / cut.pp, size)
     for a in attention:
-        add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers / cut.pp, _token_bytes(a, dtype, cut))
+        add(
+            (max(a.kv_heads / cut.tp, 1), a.head_dim + a.values, a.window),
+            a.layers / cut.pp,
+            _token_bytes(a, dtype, cut),
+        )
     tokens = block or (MLA_BLOCK if facts.mla else BLOCK)
     found: list[Kind] = []
     if facts.linear:
@@ -178,7 +182,7 @@ def kinds(
         if facts.lookup and facts.lookup.conv:
             found.append(Kind(facts.lookup.layers, 0.0, tokens, None, states))
     for a in drafter:
-        add((max(a.kv_heads / cut.tp, 1), a.head_dim, a.window), a.layers, _token_bytes(a, dtype, cut))
+        add((max(a.kv_heads / cut.tp, 1), a.head_dim + a.values, a.window), a.layers, _token_bytes(a, dtype, cut))
     keys = max((a.indexer.head_dim * 2 / a.indexer.ratio for a in attention if a.indexer), default=0.0)
     for (_heads, _width, window), (number, size) in merged.items():
         found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))
