@@ -87,6 +87,15 @@ def test_a_guide_has_commands_of_programs_that_it_may_count_on() -> None:
     assert len(TYPED) > 60
 
 
+def test_a_command_of_two_lines_can_be_pasted() -> None:
+    """A second line without a backslash before it would be a command of its own, and the first would run without its options."""
+    programs = OTHERS | {"ansible-playbook", "ansible", "#"}
+    cut = [
+        (name, line) for name in NAMES for line in guide.commands(name, prompt=False) if line.split()[0] not in programs
+    ]
+    assert not cut
+
+
 @pytest.mark.parametrize(("name", "command"), TYPED)
 def test_a_command_names_what_there_is(name: str, command: str) -> None:
     typed = words(command)
