@@ -50,7 +50,7 @@ def page(picture: Picture) -> str:
             "memory": [
                 {
                     "host": spark.host,
-                    "bar": frame.markup(bar(spark, series)),
+                    "bar": frame.markup(memory_bar(spark, series)),
                     "notes": _notes(spark),
                     "short": spark.short_gib,
                 }
@@ -67,7 +67,7 @@ def page(picture: Picture) -> str:
         return frame.render("models.html.j2", content, words)
 
 
-def bar(spark: Spark, series: t.Mapping[str, int]) -> str:
+def memory_bar(spark: Spark, series: t.Mapping[str, int]) -> str:
     """Return the SVG of a Spark's memory: instances, other use, what is still to come, free memory, and the memory guard's floor.
 
     What is asked beyond what is free stands beyond the memory's end. It has no text, so that any width does.
