@@ -9,13 +9,16 @@ import typing as t
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from ansible_collections.dgxspark.cluster.plugins.action import k3s_ready
 from ansible_collections.dgxspark.cluster.tests.support.k3s_machine import machine
 from ansible_collections.dgxspark.cluster.tests.support.k3s_nodes import FIRST, PLANS, node
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 
-DEFAULTS = pathlib.Path(__file__).resolve().parents[4] / "roles" / "k3s" / "defaults" / "main.yml"
+ROLE = pathlib.Path(__file__).resolve().parents[4] / "roles" / "k3s"
+DEFAULTS = ROLE / "defaults" / "main.yml"
 Plain = dict[str, t.Any]
 
 
@@ -81,3 +84,36 @@ def test_the_cluster_is_asked_until_the_time_is_over(answer: Plain, told: str, m
     assert asked[0] == ("ansible.builtin.command", ["/usr/local/bin/k3s", "kubectl", "get", "nodes", "--output=json"])
     assert len(asked) == (7 if told else 1)
     assert run("k3s_ready", seen, check=True, plans="plan")["skipped"]
+
+
+@pytest.mark.parametrize(
+    ("own", "of_hosts", "seconds"),
+    [
+        ([], [None, None], 60),
+        ([], [[], None], 60),
+        (["images.tar"], [None, None], 1800),  # a role's default is no host's variable
+        ([], [None, ["images.tar"]], 1800),  # another host's alone, which is not the one that asks
+        (["images.tar"], [["images.tar"], []], 1800),
+    ],
+)
+def test_nodes_that_import_archives_have_the_time_of_an_import_to_become_ready(
+    own: list[str], of_hosts: list[list[str] | None], seconds: int
+) -> None:
+    (task,) = (
+        each
+        for each in yaml.safe_load((ROLE / "tasks" / "verify.yml").read_text("utf-8"))
+        if "dgxspark.cluster.k3s_ready" in each
+    )
+    names = [f"spark{number}" for number in range(1, len(of_hosts) + 1)]
+    known: Plain = {
+        "ansible_play_hosts_all": names,
+        "hostvars": {
+            name: {} if archives is None else {"k3s_image_archives": archives}
+            for name, archives in zip(names, of_hosts, strict=True)
+        },
+        "k3s_image_archives": own,
+        "k3s_import_timeout": yaml.safe_load(DEFAULTS.read_text("utf-8"))["k3s_import_timeout"],
+        **{name: trust_as_template(text) for name, text in task["vars"].items()},
+    }
+    timeout = trust_as_template(task["dgxspark.cluster.k3s_ready"]["timeout"])
+    assert int(Templar(DataLoader(), variables=known).template(timeout)) == seconds
