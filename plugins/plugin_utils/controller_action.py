@@ -10,6 +10,7 @@ import dataclasses
 import re
 import typing as t
 
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
 
@@ -18,6 +19,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 Plain = dict[str, t.Any]
+# What ansible-core's connections raise when a command wants a password that nobody has given them, or another one.
+_PASSWORD = re.compile(r"\b(?:Missing|Incorrect) \w{1,20} password\b")
 # What moves a terminal's cursor, ends a line or reverses its direction.
 _MOVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -48,6 +51,13 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
             made = self.act({**asked, **{name: foreign.facts(asked[name], name) for name in self.reported}})
         except CollectionError as exc:
             made = self.failure(str(exc))
+        except AnsibleError as exc:
+            wanted = _PASSWORD.search(str(exc))
+            if not wanted:
+                raise
+            made = self.failure(
+                f"{wanted[0]}: give it with -K (or --become-password-file FILE), or let this user use sudo on the node without one."
+            )
         return t.cast(Plain, _plain({**self.result, **made}))
 
     @abc.abstractmethod

@@ -8,8 +8,9 @@ import typing as t
 
 import pytest
 import yaml
-from ansible.errors import AnsibleError, AnsibleFilterError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFilterError
 
+from ansible_collections.dgxspark.cluster.plugins.action import roce_info
 from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -193,3 +194,32 @@ def test_the_role_asks_for_the_files_that_are_compared() -> None:
     variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
     assert tuple(variables["__sriov_roce_files"]) == (*persist.PATHS, "{{ __sriov_roce_test_program }}")
     assert tuple(variables["__sriov_roce_units"]) == persist.UNITS
+
+
+@pytest.mark.parametrize(
+    "raised", [AnsibleError("Missing sudo password"), AnsibleError("Task failed: Incorrect sudo password")]
+)
+def test_a_sudo_that_asks_for_a_password_is_told_with_the_way_out(
+    raised: AnsibleError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asks(*_arguments: object, **_named: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(roce_info.ActionModule, "_execute_module", asks)
+    made = run("roce_info", play({"spark1": {}}), device_ids=["15b3:1021"])
+    assert made["failed"]
+    for words in ("dgxspark.cluster.roce_info: ", " sudo password: ", "-K", "--become-password-file"):
+        assert words in made["msg"]
+
+
+@pytest.mark.parametrize("raised", [AnsibleConnectionFailure("Invalid/incorrect password: no"), AnsibleError("other")])
+def test_another_failure_of_a_connection_stays_what_it_is(
+    raised: AnsibleError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_arguments: object, **_named: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(roce_info.ActionModule, "_execute_module", fails)
+    with pytest.raises(type(raised)) as told:
+        run("roce_info", play({"spark1": {}}), device_ids=["15b3:1021"])
+    assert told.value is raised
