@@ -149,6 +149,21 @@ def look(report: pathlib.Path, *arguments: str, limit: str = "spark[1:4]") -> Lo
     return Look(run, json.loads(report.read_text()))
 
 
+def other_mac(port: str, vf: int, netdev: str, mac: str) -> str:
+    """Return the command that gives a VF another MAC, as another tool would.
+
+    igbvf refuses a MAC that its function does not have for it, so that the driver must look again; and what the roles install would
+    at once give a VF that comes back its own MAC.
+    """
+    unit = f"dgxspark-fabric-vf@{netdev}.service"
+    return (
+        f"systemctl mask -q --runtime {unit}; ip link set {port} vf {vf} mac {mac};"
+        f" d=$(basename $(readlink -f /sys/class/net/{netdev}/device));"
+        " for to in unbind bind; do echo $d >/sys/bus/pci/drivers/igbvf/$to; done; sleep 5; udevadm settle -t 60;"
+        f" systemctl unmask -q --runtime {unit}; grep -q {mac} /sys/class/net/{netdev}/address"
+    )
+
+
 def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> float:
     """Wait until the condition holds; return the seconds it took."""
     start = time.monotonic()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 import yaml
-from harness import ROOT, Run, look, play, sh, wait_for
+from harness import ROOT, Run, look, other_mac, play, sh, wait_for
 
 pytestmark = pytest.mark.long
 
@@ -238,9 +238,7 @@ DRIFTED = (
             "vf.unbound",
             "p0f0v0",
         ),
-        # igbvf refuses another MAC than its function has for it.
-        f"ip link set {PORT} vf 1 mac 02:00:00:00:77:01; d=$(basename $(readlink -f /sys/class/net/{V1}/device));"
-        " for to in unbind bind; do echo $d >/sys/bus/pci/drivers/igbvf/$to; done; sleep 5": ("vf.mac", "p0f0v1"),
+        other_mac(PORT, 1, V1, "02:00:00:00:77:01"): ("vf.mac", "p0f0v1"),
         f"echo 0 >/sys/class/net/{FUNCTION}/device/sriov_numvfs": ("vf.count", "p0f1"),
     },
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from harness import Proof, lab, make_so, prove, sh
+from harness import Proof, lab, make_so, other_mac, prove, sh
 
 pytestmark = pytest.mark.long
 
@@ -97,8 +97,7 @@ CASES = {
         f"ip link set {V0} mtu 1500", "link.mtu", "spark2 p0f0v0", ("Run site.yml --tags fabric",), "site"
     ),
     "another MAC": Fault(
-        f"ip link set enp1s0f0np0 vf 0 mac 02:00:00:00:77:02; d=$(basename $(readlink -f /sys/class/net/{V0}/device));"
-        " for to in unbind bind; do echo $d >/sys/bus/pci/drivers/igbvf/$to; done; sleep 5",
+        other_mac("enp1s0f0np0", 0, V0, "02:00:00:00:77:02"),
         "vf.mac",
         "spark2 p0f0v0",
         ("Run site.yml --tags fabric",),

@@ -20,6 +20,8 @@ _BEYOND = ("nccl.", "tokens.", "wire.")
 _LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("plan.", ()),
     ("function.", ()),
+    # netplan's files know a VF by its MAC: one with another MAC gets no address, and is not brought up. No cable changes a MAC.
+    ("vf.mac", ()),
     ("link.down", ()),
     ("vf.count", ("vf.missing", "gid.vf-missing", "arp.", "mtu.", "rdma.", *_BEYOND)),
     ("vf.", ()),

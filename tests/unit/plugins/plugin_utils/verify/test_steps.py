@@ -273,6 +273,22 @@ def test_another_mac_than_planned_on_the_vf_itself() -> None:
     assert failed(report, "arp")[0]["cause"] == "arp.mac"
 
 
+def test_a_vf_with_another_mac_is_down_because_of_that_and_not_of_its_cable() -> None:
+    cluster = Cluster(2)
+    cluster.vf("spark1", 0, 1)["netdev"] |= {"mac": "02:00:00:00:77:01", "operstate": "down", "mtu": 1500}
+    cause = only(cluster.outcome())
+    assert (cause["id"], cause["where"]) == ("vf.mac", "spark1 p0f0v1")
+    assert {"spark1 p0f0v1: link.down", "spark1 p0f0v1: link.mtu"} <= set(cause["consequences"])
+
+
+def test_a_cable_that_is_out_changes_no_mac() -> None:
+    cluster = Cluster(2)
+    cluster.hosts["spark1"]["facts"]["functions"][0]["netdev"] |= {"operstate": "down", "carrier": False}
+    cluster.vf("spark1", 0, 1)["netdev"] |= {"mac": "02:00:00:00:77:01", "operstate": "down"}
+    found = {(cause["id"], cause["where"]) for cause in cluster.outcome()["causes"]}
+    assert found == {("vf.mac", "spark1 p0f0v1"), ("link.down", "spark1 p0f0")}
+
+
 # --- GID ------------------------------------------------------------------------------------------------------------
 
 
