@@ -80,6 +80,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, told
 
 RECORDS = "/var/lib/dgxspark"
+ARGUMENTS: dict[str, t.Any] = {
+    "name": {"type": "str", "required": True},
+    **core.ARGUMENTS,
+    "output": {"type": "list", "elements": "path", "default": []},
+    "needs": {"type": "dict", "default": {}},
+}
 
 
 def run(module: t.Any) -> dict[str, t.Any]:
@@ -102,15 +108,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            **core.ARGUMENTS,
-            "output": {"type": "list", "elements": "path", "default": []},
-            "needs": {"type": "dict", "default": {}},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
         result = run(module)
     except CollectionError as exc:

@@ -40,7 +40,7 @@ def an_owner() -> Iterator[None]:
 
 
 def as_owner(playbook: str, *arguments: str) -> Run:
-    return play(playbook, "-e", "ansible_user=owner", *arguments, limit=LIMIT)
+    return play(playbook, "-e", "ansible_user=owner", "-e", "ansible_become=true", *arguments, limit=LIMIT)
 
 
 @pytest.mark.parametrize(

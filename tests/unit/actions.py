@@ -11,7 +11,7 @@ from ansible.playbook.task import Task
 Plain = dict[str, t.Any]
 
 
-def run(name: str, variables: Plain | None = None, *, check: bool = False, **arguments: t.Any) -> Plain:
+def run(name: str, /, variables: Plain | None = None, *, check: bool = False, **arguments: t.Any) -> Plain:
     """Run the action of that name; variables: those of the task, already evaluated."""
     plugin = importlib.import_module(f"ansible_collections.dgxspark.cluster.plugins.action.{name}")
     task = Task()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFilterError
 
-from ansible_collections.dgxspark.cluster.plugins.action import roce_info
+from ansible_collections.dgxspark.cluster.plugins.action import roce_info, unit_files
 from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -197,18 +197,23 @@ def test_the_role_asks_for_the_files_that_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    "raised", [AnsibleError("Missing sudo password"), AnsibleError("Task failed: Incorrect sudo password")]
+    ("action", "arguments"),
+    [("roce_info", {"device_ids": ["15b3:1021"]}), ("unit_files", {"name": "metrics", "state": "absent"})],
+    ids=["site.yml's first", "teardown.yml's first"],
 )
+@pytest.mark.parametrize("said", ["Missing sudo password", "Task failed: Incorrect sudo password"])
 def test_a_sudo_that_asks_for_a_password_is_told_with_the_way_out(
-    raised: AnsibleError, monkeypatch: pytest.MonkeyPatch
+    action: str, arguments: dict[str, t.Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asks(*_arguments: object, **_named: object) -> None:
-        raise raised
+        raise AnsibleError(said)
 
-    monkeypatch.setattr(roce_info.ActionModule, "_execute_module", asks)
-    made = run("roce_info", play({"spark1": {}}), device_ids=["15b3:1021"])
+    monkeypatch.setattr(
+        {"roce_info": roce_info, "unit_files": unit_files}[action].ActionModule, "_execute_module", asks
+    )
+    made = run(action, play({"spark1": {}}), **arguments)
     assert made["failed"]
-    for words in ("dgxspark.cluster.roce_info: ", " sudo password: ", "-K", "--become-password-file"):
+    for words in (f"dgxspark.cluster.{action}: ", " sudo password: ", "-K", "--become-password-file"):
         assert words in made["msg"]
 
 
