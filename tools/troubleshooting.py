@@ -24,6 +24,7 @@ SECTIONS = {
     "vllm": "vLLM",
     "engine": "Engines and CUDA",
     "torch": "PyTorch",
+    "python": "Any Python program",
     "rank": "The ranks' supervisor",
     "k3s": "K3s and Kubernetes",
     "kernel": "The kernel",

@@ -253,6 +253,7 @@ class Scan:
         self._number = 0
         self._opened: list[Hit] = []
         self._column = self._opened_at = 0  # where the traceback stands in its line, and in which
+        self._begun = False  # whether its last line has come, without what it says
 
     def see(self, number: int, line: str) -> None:
         """Look at a line."""
@@ -273,11 +274,14 @@ class Scan:
         """Look for the end of a traceback: the first line that is not indented, behind what prefix its lines have."""
         raised = _RAISED.match(line) or _RAISED.match(line, self._column)
         late = number >= self._opened_at + TRACED
-        if raised and not late:
+        text = line[raised.start() :] if raised else line[self._column :].strip() if self._begun else ""
+        if text and not late:
             for hit in self._opened:
-                hit.excerpt = f"{hit.excerpt} ... {excerpt(line[raised.start() :])}"
-        if raised or late:
-            self._opened = []
+                hit.excerpt = f"{hit.excerpt} {'' if self._begun else '... '}{excerpt(text)}"
+        # What an exception says may begin on the line after its name.
+        self._begun = (self._begun and not text) or bool(raised and text.rstrip().endswith(":"))
+        if late or ((raised or text) and not self._begun):
+            self._opened, self._begun = [], False
 
     def passing(self, lines: t.Iterable[tuple[int, str]]) -> t.Iterator[str]:
         """Look at each line on its way to another reader, which gets a long line's pieces without their overlap."""

@@ -31,7 +31,8 @@ SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
 FILES = 1000  # most files in one folder
 # Between findings that do not explain each other, the lower layer comes first.
-LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm", "rank")
+ENDED = "rank.ended"  # the supervisor saw the engine end
+LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm", "python", "rank")
 
 Plain = dict[str, t.Any]
 # Lines to show for the verdict on NCCL's traffic; they are no signatures, since neither is a fault by itself.
@@ -260,7 +261,10 @@ def findings(readings: t.Sequence[Reading], table: Table, traffic: Traffic | Non
         # That a device was not found means nothing then.
         faults -= {name for name in SAME if name in faults and table.entries[name].severity == "info"}
     told = set(first["follows"]) if first else set()
-    reasons = {name: table.reasons(name) & (faults - told) for name in faults}
+    reasons = {
+        name: {cause for cause in table.reasons(name) & (faults - told) if not _came_later(cause, known, table)}
+        for name in faults
+    }
     for name, said in beside.items():
         fired = said.signs & faults
         reasons[name] = fired.union(*(reasons[sign] for sign in fired))
@@ -299,6 +303,14 @@ def findings(readings: t.Sequence[Reading], table: Table, traffic: Traffic | Non
         for name in sorted(known, key=rank)
     ]
     return [first, *made] if first else made
+
+
+def _came_later(cause: str, known: t.Mapping[str, t.Sequence[tuple[int, str, Hit]]], table: Table) -> bool:
+    """Whether what is only worth knowing, as that a rank was told to end, came when its engine had ended by itself, wherever it stands."""
+    if table.entries[cause].severity != "info":
+        return False
+    ended = {order: hit.first for order, _name, hit in known.get(ENDED, ())}
+    return all(order in ended and hit.first > ended[order] for order, _name, hit in known[cause])
 
 
 def _of_traffic(traffic: Traffic | None, seen: t.Mapping[str, t.Sequence[tuple[int, str, Hit]]]) -> Plain | None:
