@@ -120,7 +120,7 @@ def from_json(
     """Parse JSON. Unreadable names `where`, and the limit or the fault.
 
     most: bytes; depth: levels. Whole numbers beyond 64 bits, NaN and infinities are refused: no format that is read here has any, but
-    for models' files as Python's json writes them (of_python): there NaN and infinities are read as null.
+    for models' files as Python's json writes them (of_python): there an infinity, which is a bound, is read as null.
     """
     at = f"{where}: " if where else ""
     if len(text) > most:
@@ -155,8 +155,9 @@ def _constant(name: str) -> t.NoReturn:
     raise ValueError(f"{name} is not a number in JSON")
 
 
-def _null(_name: str) -> None:
-    return None
+def _null(name: str) -> None:
+    if name == "NaN":
+        _constant(name)
 
 
 def _deeper(value: t.Any, depth: int) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import NO_PROGRAM, low_power, weak
@@ -153,11 +154,13 @@ def fragments(state: SiteState) -> t.Iterator[Diagnosis]:
     """Free memory in blocks too small for the next model."""
     whole = state.limits["memory"].get("whole")
     for name, health in state.health.items() if whole else ():
-        sizes = [int(size) for size in health.blocks_mib if int(size) >= whole["block_mib"]]
+        # A node says these sizes: what is no number is none.
+        blocks = {int(size): left for size, left in health.blocks_mib.items() if re.fullmatch(r"[0-9]{1,6}", size)}
+        sizes = [size for size in blocks if size >= whole["block_mib"]]
         free = health.memory.get("MemFree", 0) / KIB_PER_GIB
         if not sizes or _busy(state, name) or free < whole["min_gib"]:
             continue
-        there = health.blocks_mib[str(min(sizes))] / 1024
+        there = blocks[min(sizes)] / 1024
         if there < whole["min_gib"]:
             yield Diagnosis(
                 "memory.fragmented",

@@ -95,6 +95,7 @@ def _fill(host: Plain, number: int) -> None:
             (health.PciLink("0000:01:00.0", 4, 32.0),),
             (Reading("kernel, this boot", 900, (hit,), "cut off"),),
             ("linux-image-6.17.0-1021-nvidia",),
+            blocks_mib={"32": 70 * 1024},
         )
     )
     k3s = Installed("v1.36.4+k3s1", "server", "c" * 64, "active", "enabled", {"images": "v1"}, True, True, "v1")

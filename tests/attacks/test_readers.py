@@ -224,6 +224,7 @@ def test_what_is_plain_is_plain(text: str) -> None:
 # Where text is parsed without the shared limits, and why that is right there.
 OWN = {
     "plugins/action/matrix.py": "from one plain form into another",
+    "plugins/action/serving_groups.py": "from one plain form into another",
     "plugins/action/update_proof.py": "from one plain form into another",
     "plugins/plugin_utils/discover/inventory.py": "from one plain form into another",
     "plugins/plugin_utils/k3s/plan.py": "from one plain form into another",
