@@ -69,6 +69,8 @@ def mtu(evidence: Evidence) -> list[Result]:
 
 
 _MAKE = "Run site.yml --tags fabric."
+# The kernel makes the route of each address when a link comes up. networkd (257) leaves an address that is as it should be, and its route gone.
+_ROUTES = "`ip link set {netdev} down; ip link set {netdev} up`"
 _SEND_ERRORS = {
     "no address": ("mtu.no-address", "it does not have its address {address}", _MAKE),
     "no device": ("mtu.no-device", "its netdev is gone", _MAKE),
@@ -77,7 +79,7 @@ _SEND_ERRORS = {
         "mtu.no-route",
         "it has no route to {peer_address}",
         "On {host}, `ip rule` and `ip route get {peer_address}` show what leads elsewhere. A route that is merely gone comes back with "
-        "`networkctl reconfigure {netdev}` (with NetworkManager: `nmcli device reapply {netdev}`).",
+        f"{_ROUTES}.",
     ),
     "down": ("mtu.down", "its link is down", _MAKE),
     "not permitted": (
@@ -112,8 +114,7 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
             remedy = (
                 f"A firewall drops ICMP echo there, or on the way: on {peer.host} and {end.host} look at `nft list ruleset` (ufw, "
                 "iptables), and allow it between the fabric's addresses. Or the answer takes another way: there, `ip route get "
-                f"{end.vf.address}` must name {netdev}; `networkctl reconfigure {netdev}` (with NetworkManager: `nmcli device reapply "
-                f"{netdev}`) brings its route back."
+                f"{end.vf.address}` must name {netdev}; {_ROUTES.format(netdev=netdev)} brings its route back."
             )
         return _failed(subject, (end, peer), "mtu.unreachable", message, remedy)
     for side in (end, peer):

@@ -187,7 +187,7 @@ def test_an_address_of_another_host_explains_that_nothing_answers() -> None:
     ("said", "cause", "words"),
     [
         ("not permitted", "mtu.refused", "nft list ruleset"),
-        ("no route", "mtu.no-route", "networkctl reconfigure enp1s0f0v0"),
+        ("no route", "mtu.no-route", "`ip link set enp1s0f0v0 down; ip link set enp1s0f0v0 up`"),
     ],
 )
 def test_what_site_yml_does_not_mend_is_not_left_to_it(said: str, cause: str, words: str) -> None:
