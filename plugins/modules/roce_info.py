@@ -196,6 +196,9 @@ def main() -> None:
             netns_root=given["netns_root"],
             system_root=given["system_root"].rstrip("/"),
         )
+    except PermissionError as exc:
+        why = "reading the fabric and changing it needs root: set ansible_become: true (and give -K where sudo asks for a password)."
+        module.fail_json(msg=f"{exc.filename}: {exc.strerror}; {why}")
     except CollectionError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, roce=to_plain(node))

@@ -55,3 +55,15 @@ def test_commands_run_in_the_c_locale_and_absent_ones_do_no_harm(tmp_path: pathl
     result = json.loads(capfd.readouterr().out)
     assert result.get("failed") or result["roce"]["functions"] == []
     assert "Traceback" not in json.dumps(result)
+
+
+def test_without_root_the_way_out_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capfd: t.Any
+) -> None:
+    def refused(*_arguments: object, **_named: object) -> None:
+        raise PermissionError(13, "Permission denied", "/run/dgxspark-runs.json")
+
+    monkeypatch.setattr(roce_info, "read_node", refused)
+    told = call(FakeNode(tmp_path), monkeypatch, capfd)
+    assert told["failed"] and told["msg"].startswith("/run/dgxspark-runs.json: Permission denied; ")
+    assert "ansible_become: true" in told["msg"] and "-K" in told["msg"]
