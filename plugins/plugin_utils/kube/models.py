@@ -351,7 +351,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     if reasons or unknown:
         return replace(fit, state="does not fit" if reasons else "not known", reasons=(*reasons, *unknown))
     held = float(made["memory"]["used_gib"]) if made else 0.0
-    start: Plain = {"k8s_dgx_model_profile": fit.profile, "k8s_dgx_free_gib": room}
+    start: Plain = {"k8s_dgx_model_profile": fit.profile, "k8s_dgx_free_gib": dict.fromkeys(fit.hosts, room)}
     start["k8s_dgx_overrides"] = {"instance": overrides["instance"]}
     left, floor = max(room - held, 0.0), max((spark.floor_gib or 0.0 for spark in sparks), default=0.0)
     note = f"less than the memory guard's floor of {floor:.1f} GiB" if left < floor else ""

@@ -1,0 +1,64 @@
+"""Every command of every guide is typed as it is printed, where the guide has it typed, and ends as its text says.
+
+typed.yml has a row for each, in the guide's order: what must be printed and the exit status, or why it is not typed here.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import typing as t
+
+import pytest
+import yaml
+
+from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.support.typing_worlds import Guide
+from ansible_collections.dgxspark.cluster.tests.unit import guide, namespaces
+from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+
+ROWS: dict[str, dict[str, t.Any]] = yaml.safe_load(
+    (pathlib.Path(__file__).parent / "typed.yml").read_text(encoding="utf-8")
+)
+UGLY = re.compile(r"Traceback|Finalization of task args|object at 0x|\{\{ ")
+
+
+def printed(name: str) -> list[str]:
+    return [command for command in guide.commands(name, prompt=False) if not command.startswith("#")]
+
+
+def test_each_command_has_its_row() -> None:
+    told = {path.stem: printed(path.stem) for path in sorted(guide.GUIDES.glob("*.rst"))}
+    rows = {name: [" ".join(row["type"].split()) for row in own["rows"]] for name, own in ROWS.items()}
+    assert rows == {name: [" ".join(command.split()) for command in own] for name, own in told.items() if own}
+    for own in ROWS.values():
+        for row in own["rows"]:
+            assert ("not" in row) != ("says" in row), row
+            for place in re.findall(r"\b(?:tests|benchmarks)/[\w./]*\w", row.get("not", "")):
+                assert (ROOT / place).exists(), f"{row['type']}: {place}"
+
+
+@pytest.mark.long
+@namespaces.needed()
+@pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
+@pytest.mark.parametrize(
+    "name", sorted(name for name, own in ROWS.items() if any("says" in row for row in own["rows"]))
+)
+def test_a_guides_commands_end_as_it_says(name: str, tmp_path: pathlib.Path) -> None:
+    own = ROWS[name]
+    place, wrong = Guide(tmp_path, own.get("files", {}), own.get("sparks", 2)), []
+    try:
+        for row, command in zip(own["rows"], printed(name), strict=True):
+            if "not" in row:
+                continue
+            typed = place.type(command, row.get("at", own["at"]))
+            print(f"{typed.seconds:5.1f} s [{typed.status}] {command}")
+            if typed.status != row.get("ends", 0):
+                wrong.append(f"$ {command}\n{typed.printed[-3000:]}\n[{typed.status}]")
+            elif not re.search(row["says"], typed.printed):
+                wrong.append(f"$ {command}\n{typed.printed[-3000:]}\n{row['says']!r} is not said")
+            elif UGLY.search(typed.printed):
+                wrong.append(f"$ {command}\n{typed.printed[-3000:]}\nreads badly")
+    finally:
+        place.close()
+    assert not wrong, "\n\n".join(wrong)
