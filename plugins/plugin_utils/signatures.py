@@ -261,7 +261,7 @@ def findings(readings: t.Sequence[Reading], table: Table, traffic: Traffic | Non
         # That a device was not found means nothing then.
         faults -= {name for name in SAME if name in faults and table.entries[name].severity == "info"}
     told = set(first["follows"]) if first else set()
-    reasons = {
+    reasons: dict[str, t.AbstractSet[str]] = {
         name: {cause for cause in table.reasons(name) & (faults - told) if not _came_later(cause, known, table)}
         for name in faults
     }
