@@ -198,7 +198,7 @@ def main() -> None:
         )
     except PermissionError as exc:
         why = "reading the fabric and changing it needs root: set ansible_become: true (and give -K where sudo asks for a password)."
-        module.fail_json(msg=f"{exc.filename}: {exc.strerror}; {why}")
+        module.fail_json(msg=str(CollectionError(f"{exc.filename}: {exc.strerror}; {why}")))
     except CollectionError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, roce=to_plain(node))

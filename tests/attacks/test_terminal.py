@@ -65,6 +65,7 @@ ASKING: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {
         {"jid": "1", "what": "weights", "progress": "/p", "interval": 1},
         GOOD | {"finished": True, "content": SLURPED},
     ),
+    "unit_files": ({"name": "x", "state": "absent"}, GOOD),
     "nccl_transport": ({"paths": ["/x"], "expect": "any"}, GOOD | {"log": {ESCAPES: ESCAPES}}),
 }
 
