@@ -30,8 +30,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
 FILES = 1000  # most files in one folder
-# Between findings that do not explain each other, the lower layer comes first.
 ENDED = "rank.ended"  # the supervisor saw the engine end
+# Between findings that do not explain each other, the lower layer comes first.
 LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm", "python", "rank")
 
 Plain = dict[str, t.Any]

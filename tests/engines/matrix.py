@@ -129,10 +129,8 @@ class OnRanks:
         self.more = json.loads(os.environ.get("DGXSPARK_ENGINES_ENV", "{}"))
         self.forward, self.group = Forward(), t.cast("Group | None", None)
         self.place = tempfile.TemporaryDirectory(prefix="pods-", ignore_cleanup_errors=True)
-        self.seen: collections.Counter[str] = collections.Counter()
 
     def _did(self, what: str, name: str) -> None:
-        self.seen[what] += 1
         with self.state.open("a", encoding="utf-8") as file:
             file.write(f"{time.time():.1f} {what} {name}\n")
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import signal
 import typing as t
-from dataclasses import replace
 
-from ansible_collections.dgxspark.cluster.tests.engines.cases import Strike, Trial
+from ansible_collections.dgxspark.cluster.tests.engines.cases import Strike, Trial, drafted
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Case, Plain
 
 ENGINE = ("vllm", "0.26.0")  # the newest that asks for the GPU machine's torch 2.11.0
@@ -56,11 +55,6 @@ def full(name: str, model: str, share: float, nodes: int = 1, **more: t.Any) -> 
     settings = given({"gpu_memory_utilization": share, "context_length": 8192, **EAGER}, more)
     case = Case(f"vllm-mem-{name}", model, settings, parallel=parallel, engine=ENGINE, seconds=280)
     return Trial(case, shares=6, least=75)
-
-
-def drafted(trial: Trial, drafter: str) -> Trial:
-    """The same with a drafter's files in the cache."""
-    return replace(trial, case=replace(trial.case, drafter=drafter))
 
 
 BOTH = [
