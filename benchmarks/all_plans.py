@@ -90,8 +90,7 @@ def of_recipes(folder: pathlib.Path) -> t.Iterator[tuple[str, t.Any]]:
     """Yield the plans of the recipes in a folder."""
     for path in sorted(folder.rglob("*")):
         if path.suffix in (".yaml", ".yml", ".sh", ".txt"):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            read = attempt(read_recipe, text, path.name)
+            read = attempt(read_recipe, str(path))
             yield str(path.relative_to(folder)), read if "refused" in read else attempt(launch_plan, read)
 
 
