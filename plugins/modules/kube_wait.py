@@ -72,6 +72,10 @@ seconds:
   description: How long it took.
   type: float
   returned: always
+timed_out:
+  description: Whether the time ran out.
+  type: bool
+  returned: when it did
 """
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only

@@ -62,7 +62,7 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
         if seen["state"] == "stuck":
             return {**result, "failed": True, "msg": causes}
         if seconds >= asked["timeout"]:
-            return {**result, "failed": True, "msg": status.late(asked, seen, seconds)}
+            return {**result, "failed": True, "timed_out": True, "msg": status.late(asked, seen, seconds)}
         progress.tell(f"waiting for {asked['instance']}: {causes or 'in progress'}")
         time.sleep(asked["interval"])
 

@@ -21,51 +21,29 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import fr
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.files import text_lines
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, outcome
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import metrics
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case, Matrix
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.driver import Step
 
 Plain = dict[str, t.Any]
 BEFORE = "before.json"
-_FATAL = re.compile(r"^fatal: \[([^\]\s]+)[^\]]*\]: (FAILED|UNREACHABLE)! => (\{.*\})$", re.MULTILINE)
-_LATE = re.compile(r"\bis not ready(?: \([^)]*\))? after \d+ s\b")  # kube_wait's message for a timeout
-_LOST = re.compile(r"^(\S.*?) (?:was|were) lost in this run: ")  # the role's message for hosts that Ansible has dropped
 _DAY_S = 86400.0
 _SEEDS_APART = 100_000  # a request's seed is its workload's plus its number: keeps the seeds of two repeats apart
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a playbook ended: its exit status, its output, and whether it was stopped by a timeout."""
+    """How a playbook ended: its exit status, why it failed if it did, and whether it was stopped by a timeout.
+
+    lost: the hosts that did not answer; waited: one of its tasks waited in vain.
+    """
 
     status: int
-    output: str
-    timed_out: bool
-
-    @property
-    def lost(self) -> tuple[str, ...]:
-        """The hosts that did not answer."""
-        found = [host for host, what, _result in _FATAL.findall(self.output) if what == "UNREACHABLE"]
-        told = _LOST.match(self.message)
-        return tuple(dict.fromkeys([*found, *(told[1].split(", ") if told else ())]))
-
-    @property
-    def message(self) -> str:
-        """Why it failed: the message of the last failed task."""
-        for _host, _what, result in reversed(_FATAL.findall(self.output)):
-            try:
-                said = from_json(result).get("msg")
-            except ValueError:
-                continue
-            if said:
-                return " ".join(str(said).split())
-        lines = [line for line in self.output.splitlines() if line.strip()]
-        return (
-            f"it ended with status {self.status}: {lines[-1].strip()}"
-            if lines
-            else f"it ended with status {self.status}"
-        )
+    message: str
+    timed_out: bool = False
+    lost: tuple[str, ...] = ()
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +69,17 @@ class Playbooks:
         given, printed = folder / f"{log}.vars.json", folder / f"{log}.log"
         given.write_text(json.dumps(variables, indent=2), encoding="utf-8")
         command = [*self.program, *self.options, "-e", f"@{given}", f"dgxspark.cluster.{name}"]
-        # Keeps a result on one line of JSON at any verbosity, for `_FATAL`.
-        form = {
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-            "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-            "ANSIBLE_CALLBACK_FORMAT_PRETTY": "0",
-        }
+        noted = folder / f"{log}.outcome"
+        noted.unlink(missing_ok=True)
+        form = {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default", **outcome.environment(noted)}
         status, late = children.run(command, printed, limit_s, form, self.lock)
-        text = printed.read_text(encoding="utf-8", errors="replace")
+        said = printed.read_text(encoding="utf-8", errors="replace").splitlines()
         _compress(printed)
-        return Ran(status, text, late)
+        found = outcome.read(noted)
+        noted.unlink(missing_ok=True)
+        last = next((f": {line.strip()}" for line in reversed(said) if line.strip()), "")
+        message = found.message or f"it ended with status {status}{last}"
+        return Ran(status, message, late, found.lost, found.timed_out)
 
     def save(self) -> Step:
         """Save what serves now."""
@@ -127,7 +106,7 @@ class Playbooks:
         ran = self.play("serve", folder, "switch", variables)
         if ran.status == 0:
             return Step(True)
-        return Step(False, ran.message, ran.timed_out or bool(_LATE.search(ran.message)), ran.lost)
+        return Step(False, ran.message, ran.timed_out or ran.waited, ran.lost)
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
         """Verify the fabric quickly, and that the ranks' logs show its use."""
