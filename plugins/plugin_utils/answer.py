@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import values
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import node_python
 
 LONG = 5.0  # seconds from which a step's time is said
 _FRAME = re.compile(
@@ -45,10 +46,19 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
+def unreached(result: Plain) -> tuple[str, str]:
+    """Return why a host does not answer, in one line, and its address if ssh says it."""
+    line = " ".join(reason(result).split())
+    found = _SSH.match(line)
+    return (f"ssh, port {found[2]}: {found[3]}", found[1]) if found else (line[:300], "")
+
+
 def reason(result: Plain) -> str:
     """Return why a task failed, without Ansible's frame around it."""
     if "censored" in result:
         return str(result["censored"])
+    if told := node_python.fault(result):
+        return values.lines(told)
     text = _FRAME.sub("", str(result.get("msg") or "").strip())
     while same := _CAUSES.match(text):
         text = _SYSTEM.sub("", text[same.end() :])
@@ -84,10 +94,9 @@ class Told:
         """Note a host that does not answer; each is said once in a run."""
         if host not in self.seen:
             self.seen.add(host)
-            line = " ".join(reason(result).split())
-            if found := _SSH.match(line):
-                host, line = f"{host} ({found[1]})", f"ssh, port {found[2]}: {found[3]}"
-            self.gone.setdefault(line[:300], []).append(host)
+            line, address = unreached(result)
+            host = f"{host} ({address})" if address not in ("", host) else host
+            self.gone.setdefault(line, []).append(host)
 
     def flush(self, now: float) -> list[str]:
         """Return the lines about the step, and forget them."""

@@ -16,7 +16,7 @@ from ansible.release import __version__
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, node_python
 
 Plain = dict[str, t.Any]
 # What ansible-core's connections raise when a command wants a password that nobody has given them, or another one.
@@ -58,7 +58,18 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
             made = self.failure(
                 f"{wanted[0]}: give it with -K (or --become-password-file FILE), or let this user use sudo on the node without one."
             )
+        except Exception as exc:
+            # Ansible says of an exception its text alone, which may be a key, or nothing.
+            raise AnsibleError(
+                f"it ended with {type(exc).__name__}, a fault of this collection. Run it with -vvv, and report what that shows."
+            ) from exc
         return t.cast(Plain, _plain({**self.result, **made}))
+
+    def _execute_module(self, *arguments: t.Any, **named: t.Any) -> Plain:
+        """Return what a module returned on the host, or one sentence where the host's Python does not start."""
+        made: Plain = super()._execute_module(*arguments, **named)
+        told = node_python.fault(made, str(self._used_interpreter or "").lstrip("#!"))
+        return {**made, "msg": told, "module_stderr": "", "rc": None} if told else made
 
     @abc.abstractmethod
     def act(self, asked: Plain) -> Plain:

@@ -77,12 +77,16 @@ def compose(seen: t.Sequence[Seen], classes: t.Mapping[str, Entry]) -> Composed:
         layout=cables.Layout(),
         slots={name: slots for name, (slots, _named) in by_host.items()},
         named={name: named for name, (_slots, named) in by_host.items() if named},
-        findings=findings + [finding for host in seen for finding in _of_host(host, alone=len(seen) == 1)],
+        findings=[
+            *findings,
+            *_unread(seen),
+            *(finding for host in readable for finding in _of_host(host, alone=len(seen) == 1)),
+        ],
     )
     inputs = [_input(host, made.named.get(host.name)) for host in seen]
     twice = one_machine(inputs)
     made.findings += twice
-    if twice:
+    if twice or not readable:
         return made
     names = [host.name for host in readable]
     made.layout = cables.layout(names, cables.wires(names, _calls(readable, made), _bridges(readable, made)))
@@ -119,15 +123,25 @@ def _input(host: Seen, named: t.Mapping[str, t.Any] | None) -> HostInput:
     )
 
 
-def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
-    if host.node is None:
+def _unread(seen: t.Sequence[Seen]) -> t.Iterator[Finding]:
+    """Return a finding for each reason why hosts could not be read."""
+    by: dict[str, list[str]] = {}
+    for host in seen:
+        if host.node is None:
+            by.setdefault((host.error or "no answer").rstrip("."), []).append(host.shown)
+    for why, hosts in by.items():
+        told = "it could not be read" if len(hosts) == 1 else "they could not be read"
         yield Finding(
             "nodes.unread",
             "error",
-            host.shown,
-            f"it could not be read: {(host.error or 'no answer').rstrip('.')}.",
+            ", ".join(hosts),
+            f"{told}: {why}.",
             "Bring it up, check that ssh and sudo work there (-u USER, -K), or leave it out of -i.",
         )
+
+
+def _of_host(host: Seen, alone: bool) -> t.Iterator[Finding]:
+    if host.node is None:
         return
     if not host.node.functions:
         yield Finding(

@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover import f
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import Composed, compose
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Plain, read_seen
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.discover_page import page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ def lay_down(made: Discovered, to: str, overwrite: bool, check: bool, config: bo
         if not check:
             folder.write([(str(at / folder.PAGE), made.page)])
         lines += ["", "No inventory was written."] + ([] if check else [f"Picture: {at / folder.PAGE}"])
-        return {"ok": False, "changed": False, "diff": [], "msg": made.view["headline"], "lines": lines}
+        wrong = sum(finding["severity"] == "error" for finding in made.view["findings"])
+        msg = f"No inventory was written: what is wrong, and what to do, is above ({count(wrong, 'error')})."
+        return {"ok": False, "changed": False, "diff": [], "msg": msg, "lines": lines}
     changed = folder.changes(at, made.files)
     edited = [change for change in changed if change.before is not None]
     if edited and not overwrite:

@@ -62,7 +62,8 @@ def _segments(made: Composed) -> dict[tuple[str, int], str]:
 def _headline(seen: t.Sequence[Seen], made: Composed) -> str:
     if made.settings is None:
         errors = [finding for finding in made.findings if finding.severity == "error"]
-        return f"NO INVENTORY, for {count(len(errors), 'reason')}: {errors[0] if errors else 'nothing was read'}"
+        first = f"{errors[0].subject}: {errors[0].message}" if errors else "nothing was read"
+        return f"NO INVENTORY, for {count(len(errors), 'reason')}: {first}"
     layout = made.layout
     how = {
         "single": "no fabric to make",

@@ -95,6 +95,23 @@ def test_a_host_that_is_down_is_named_and_the_others_are_described(site: Site) -
 
 
 @pytest.mark.more
+def test_hosts_of_which_none_answers_and_a_python_that_does_not_start_have_their_remedy(site: Site) -> None:
+    shim = site.owner.folder / "shim"
+    shim.write_text("#!/bin/sh\necho 'pyenv: python3.13: command not found' >&2; exit 127\n")
+    shim.chmod(0o755)
+    hosts: dict[str, t.Any] = {
+        "attic": {**DOWN, "ansible_become": False},
+        "shed": {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": str(shim)},
+    }
+    (site.owner.folder / "off.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    done = site.owner.typed("dgxspark.cluster.discover", "-i", "off.yml", "-e", "dgxspark_discover_to=off")
+    assert done.returncode not in (0, 250), done.stdout
+    assert re.search(r"ERROR: spark1 \(attic\): it could not be read: .*Connection refused", done.stdout), done.stdout
+    assert f"ERROR: spark2 (shed): it could not be read: The node's Python {shim} does not start" in done.stdout
+    assert "ansible_python_interpreter: /usr/bin/python3" in done.stdout
+
+
+@pytest.mark.more
 def test_too_few_forks_and_no_folder_are_refused_before_anything_is_read(site: Site) -> None:
     few = site.type(DISCOVER, "--forks", "1")
     assert few.returncode != 0 and "--forks 2" in few.stdout

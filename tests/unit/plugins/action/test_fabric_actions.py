@@ -9,6 +9,7 @@ import typing as t
 import pytest
 import yaml
 from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFilterError
+from ansible.plugins.action import ActionBase
 
 from ansible_collections.dgxspark.cluster.plugins.action import roce_info, unit_files
 from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
@@ -215,6 +216,30 @@ def test_a_sudo_that_asks_for_a_password_is_told_with_the_way_out(
     assert made["failed"]
     for words in (f"dgxspark.cluster.{action}: ", " sudo password: ", "-K", "--become-password-file"):
         assert words in made["msg"]
+
+
+def test_a_node_s_python_that_does_not_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shim(action: roce_info.ActionModule, **_named: object) -> dict[str, t.Any]:
+        action._used_interpreter = "/root/.pyenv/shims/python3.13"
+        return {"failed": True, "msg": "No start of json char found", "module_stderr": "pyenv: no\n\nhelp", "rc": 127}
+
+    monkeypatch.setattr(ActionBase, "_execute_module", shim)
+    made = run("roce_info", play({"spark1": {}}), device_ids=["15b3:1021"])
+    assert made["failed"]
+    assert made["msg"].startswith(
+        "The node's Python /root/.pyenv/shims/python3.13 does not start: pyenv: no. Name another"
+    )
+
+
+def test_an_exception_without_a_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible says "Task failed." of it, and no more."""
+
+    def fails(*_arguments: object, **_named: object) -> None:
+        raise StopIteration
+
+    monkeypatch.setattr(roce_info.ActionModule, "_execute_module", fails)
+    with pytest.raises(AnsibleError, match=r"StopIteration, a fault of this collection\..*-vvv"):
+        run("roce_info", play({"spark1": {}}), device_ids=["15b3:1021"])
 
 
 @pytest.mark.parametrize("raised", [AnsibleConnectionFailure("Invalid/incorrect password: no"), AnsibleError("other")])

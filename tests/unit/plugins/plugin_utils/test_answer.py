@@ -35,6 +35,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import Tol
             "log: nothing.log: cannot be read: No such file",
         ),
         ({"msg": "non-zero return code", "stderr": "netplan: bad\nfile"}, "non-zero return code\nnetplan: bad\nfile"),
+        (  # a shim of pyenv on the node
+            {
+                "msg": "Module result deserialization failed: No start of json char found",
+                "module_stderr": "pyenv: python3.13: command not found\n\nThe `python3.13' command exists in these Python versions:\n",
+                "rc": 127,
+            },
+            "The node's Python does not start: pyenv: python3.13: command not found. Name another one in the inventory, "
+            "`ansible_python_interpreter: /usr/bin/python3`, or with -e ansible_python_interpreter=/usr/bin/python3.",
+        ),
         ({"msg": "The key", "censored": "the output has been hidden"}, "the output has been hidden"),
         ({"msg": "bad \x1b[31mred"}, None),
         ({}, "it failed without a reason"),
@@ -84,13 +93,17 @@ def test_hosts_that_fail_alike_are_one_line_with_their_addresses_and_what_to_try
     for number in (10, 2, 1):
         why = f"connect to host 192.0.2.{number} port 22: Connection timed out"
         told.lose(f"spark{number}", {"msg": f"Task failed: Failed to connect to the host via ssh: ssh: {why}"})
+    told.lose(
+        "192.0.2.4", {"msg": "Failed to connect to the host via ssh: ssh: connect to host 192.0.2.4 port 22: refused"}
+    )
     told.lose("spark3", {"msg": "Failed to connect to the host via ssh: me@192.0.2.3: Permission denied (publickey)."})
-    first, second, *tips = told.flush(2.0)
+    first, address, second, *tips = told.flush(2.0)
     assert first == (
         "not reached  spark1 (192.0.2.1), spark2 (192.0.2.2), spark10 (192.0.2.10): ssh, port 22: Connection timed out"
     )
+    assert address == "not reached  192.0.2.4: ssh, port 22: refused"  # an address of -i is its own name
     assert second.startswith("not reached  spark3: ") and "Permission denied" in second
-    assert len(tips) == 2 and "ssh-copy-id" in tips[1]
+    assert len(tips) == 3 and "ssh-copy-id" in tips[2]
 
 
 def test_the_last_line_says_how_it_ended() -> None:

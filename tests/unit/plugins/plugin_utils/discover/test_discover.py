@@ -344,6 +344,22 @@ def test_a_host_that_does_not_answer_is_named_and_the_others_are_described() -> 
     assert "spark1:0 - spark2:0" in made.page and "enp1s0f0np0" in made.page
 
 
+@given(st.integers(1, 4).flatmap(lambda count: st.tuples(st.just(count), st.sets(st.integers(1, count), min_size=1))))
+@settings(max_examples=examples(20))
+def test_whichever_hosts_are_unread_each_is_named_and_nothing_else_is_wrong(case: tuple[int, set[int]]) -> None:
+    count, unread = case
+    site = Site(count)
+    site.wire(*((number, 0) for number in range(1, count + 1)))
+    for number in unread:
+        why = "Task failed: Failed to connect to the host via ssh: ssh: No route to host"
+        site.more[number] = {"roce": None, "survey": None, "links": [], "error": why}
+    made = discover(site.hosts())
+    named = [each["subject"] for each in made.view["findings"] if each["id"] == "nodes.unread"]
+    assert named == [", ".join(f"spark{number} (192.0.2.{10 + number})" for number in sorted(unread))], "once for all"
+    assert refused(site.hosts()).keys() == {"nodes.unread"}
+    assert not any("Task failed" in each["message"] for each in made.view["findings"])
+
+
 def test_one_machine_under_two_names() -> None:
     site = Site(2)
     site.wire((1, 0), (2, 0))
