@@ -25,8 +25,6 @@ from labkit.config import DEFAULT_NODES, FUNCTIONS, MAX_NODES, PORT_HINT, Config
 from labkit.errors import LabError
 from labkit.qmp import Qmp
 
-STARTING_SECONDS = 600.0
-"""How long a node may take to answer. Long, for machines that do much else; one that ended is noticed at once."""
 SWITCH = "switch"
 POWERED_OFF = "powered off by itself"
 TO_START = ("crashed", "incomplete", POWERED_OFF)
@@ -253,7 +251,7 @@ class Cluster:
             model,
             name,
             lambda: machine.is_running(self.config.run, name),
-            STARTING_SECONDS,
+            self._patience(number),
         )
         said = machine.log_in(self.config, number, "hostname").strip()
         if said != name:
@@ -377,17 +375,22 @@ class Cluster:
     def reboot(self, number: int) -> float:
         """Reboot a node from inside and wait until it answers again; return the seconds it took."""
         self.require(number)
-        begun = time.monotonic()
+        patience = self._patience(number)
         boot = "cat /proc/sys/kernel/random/boot_id"
         before = machine.log_in(self.config, number, f"{boot}; systemctl --no-block reboot").strip()
-        while time.monotonic() - begun < STARTING_SECONDS:
+        while not patience.over():
             time.sleep(0.5)
             if machine.greets(self.config.port(number)):
                 with contextlib.suppress(LabError):
                     if machine.log_in(self.config, number, boot).strip() != before:
-                        return time.monotonic() - begun
+                        return patience.seconds
             self.require(number)
-        raise LabError(f"{node_name(number)} did not come back within {STARTING_SECONDS:.0f} s.")
+        raise LabError(f"{node_name(number)} did not come back within {patience.seconds:.0f} s.")
+
+    def _patience(self, number: int) -> processes.Patience:
+        """Return how long to wait for a node, by what its process does."""
+        pid = processes.find(self.config.run).get(node_name(number), 0)
+        return processes.Patience(lambda: processes.cpu_seconds(pid))
 
     # --- shown to others ---------------------------------------------------------------------------------------------
 

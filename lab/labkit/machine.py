@@ -83,12 +83,11 @@ def greets(port: int) -> bool:
         return False
 
 
-def wait_until(machine: qemu.Machine, name: str, alive: Callable[[], bool], seconds: float) -> None:
+def wait_until(machine: qemu.Machine, name: str, alive: Callable[[], bool], patience: processes.Patience) -> None:
     """Wait until the node has its name and card, and its ssh server answers.
 
     Raises LabError that names the node if it ends or takes too long.
     """
-    until = time.monotonic() + seconds
     said = f"dgxspark-lab: {name} ready".encode()
     while True:
         ready = machine.console.exists() and said in machine.console.read_bytes()
@@ -98,9 +97,9 @@ def wait_until(machine: qemu.Machine, name: str, alive: Callable[[], bool], seco
         last = f"; its console ends with: {tail}" if tail else ""
         if not alive():
             raise LabError(f"{name}: QEMU ended while the node was starting{last}.", "lab/lab up starts it again.")
-        if time.monotonic() > until:
+        if patience.over():
             raise LabError(
-                f"{name} did not answer ssh within {seconds:.0f} s{last}.",
+                f"{name} did not answer ssh within {patience.seconds:.0f} s{last}.",
                 f"Is the machine overloaded? The whole console is in {machine.console}.",
             )
         time.sleep(0.1)

@@ -13,7 +13,12 @@ import contextlib
 import os
 import select
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+AT_LEAST, AT_MOST = 600.0, 3600.0
+IDLE_SECONDS, IDLE_SHARE = 120.0, 0.02
 
 
 def marker(run: Path, part: str) -> str:
@@ -74,6 +79,41 @@ def resident_mib(pid: int) -> int:
         return 0
     fields = {line.split(":")[0]: line.split()[1] for line in lines[1:]}
     return int(fields.get("Pss", "0")) // 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used (0 if it cannot be read)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Patience:
+    """How long to wait for a node that starts: AT_LEAST seconds, longer while it works, AT_MOST in the end.
+
+    Seconds say little on a machine that does much else; that the node's process gets on says more.
+    worked: the processor time that the node has used so far.
+    """
+
+    def __init__(self, worked: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
+        self._worked, self._clock = worked, clock
+        self._begun = self._looked = clock()
+        self._before, self._idle = worked(), False
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return self._clock() - self._begun
+
+    def over(self) -> bool:
+        """Whether to give up."""
+        now, worked = self._clock(), self._worked()
+        if (passed := now - self._looked) >= IDLE_SECONDS:
+            self._idle = worked - self._before < IDLE_SHARE * passed
+            self._looked, self._before = now, worked
+        return self.seconds >= AT_MOST or (self.seconds >= AT_LEAST and self._idle)
 
 
 def mentions(text: str) -> bool:
