@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read a node in one go and with few commands: its fabric functions, their VFs in whatever namespace, and the rest.
 
-One `ip`; for `details` also one `ibv_devinfo`, one `rdma`, two `systemctl`, one Python for netplan's files, and one
+One `ip`; for `details` also another for routes, one `ibv_devinfo`, one `rdma`, two `systemctl`, one Python for netplan's files, and one
 `devlink` for each mlx5 function. Everything else comes from sysfs and /proc.
 """
 
@@ -16,7 +16,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run, run_json
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import record
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import record, routes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import at_work
 from ansible_collections.dgxspark.cluster.plugins.module_utils.netns import Enter, entering, other_namespaces
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
@@ -80,6 +80,7 @@ def read_node(
             reading.active_mtu = read_active_mtu(run, sysfs)
             reading.users = read_users(run, sysfs)
             reading.open_by = read_open(sysfs, proc_root)
+            reading.routes = routes.read(run)
         functions = [reading.function(pci) for pci in sysfs.physical_functions(device_ids)]
         return _find_missing(functions, reading, netns_root, enter or entering(run)), reading
 
@@ -220,6 +221,7 @@ class _Reading:
     active_mtu: t.Mapping[tuple[str, int], int] | None = None
     users: t.Mapping[str, tuple[str, ...]] | None = None
     open_by: t.Mapping[str, tuple[str, ...]] | None = None
+    routes: t.Mapping[str, tuple[str, ...]] | None = None
 
     def netdev(self, name: str) -> Netdev:
         conf = f"{self.proc_root}/sys/net/ipv4/conf/{name}"
@@ -231,6 +233,7 @@ class _Reading:
                 if address.get("family") == "inet"
             ),
             arp=Arp(*(_number(f"{conf}/{key}") for key in ("arp_ignore", "arp_announce", "rp_filter"))),
+            routes=None if self.routes is None else self.routes.get(name, ()),
         )
 
     def hca(self, pci: str | None, netdev: str | None) -> Hca | None:

@@ -110,6 +110,7 @@ class Netdev:
     speed_mbps: int | None = None
     ipv4: tuple[str, ...] = field(default=(), metadata=ADDRESS)  # "address/prefix"
     arp: Arp = Arp()
+    routes: tuple[str, ...] | None = None  # the IPv4 networks to which it has a route; None: not read
 
 
 @dataclass(frozen=True, slots=True)

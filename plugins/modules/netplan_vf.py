@@ -18,6 +18,8 @@ description:
     are refused, although netplan itself accepts them.
   - Interfaces in O(devices) that lack an address or have another MTU are configured again, even if every file is as planned. If
     another systemd-networkd file overrides netplan's, or an interface was renamed, the failure names it.
+  - A planned address whose route to its own network is gone gets it back, without netplan. A route to that network by another
+    interface is the owner's, and is refused.
   - If a change of another run is unconfirmed, the module first waits for it to end, and names it. A run that was cut off, or
     after whose start another one has come to the node, changes nothing any more.
   - An action plugin of the same name runs this module twice when something changes (once when not).

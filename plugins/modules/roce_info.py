@@ -104,7 +104,7 @@ roce:
           type: str
           sample: "0000:01:00.0"
         netdev:
-          description: The netdev with C(name), C(mac), C(mtu), C(operstate), C(carrier), C(speed_mbps), C(ipv4), C(arp).
+          description: The netdev with C(name), C(mac), C(mtu), C(operstate), C(carrier), C(speed_mbps), C(ipv4), C(arp), C(routes).
           returned: success
           type: dict
         hca:

@@ -23,11 +23,12 @@ NODE, LIMIT = "spark1", "~^spark1$"
 V0, V1, TWIN0, TWIN1 = "enp1s0f0v0", "enp1s0f0v1", "enP2p1s0f0v0", "enP2p1s0f0v1"
 PORT, FUNCTION = "enp1s0f0np0", "enP2p1s0f0np0"
 FABRIC = yaml.safe_load((ROOT / "inventories" / "lab" / "group_vars" / "dgx.yml").read_text())["dgxspark_fabric"]
+NETWORK = "10.100.0.0/24"  # of the VF V0
 RECORD = "/var/lib/dgxspark/fabric-before.json"
 SEEN = (
     f"for d in {V0} {V1} {TWIN0} {TWIN1}; do"
     " echo $d $(cat /sys/class/net/$d/mtu /sys/class/net/$d/address) $(ip -br -4 address show $d | awk '{print $2, $3, $4}');"
-    " done; ls /sys/class/infiniband"
+    " done; ls /sys/class/infiniband; ip -4 route show table main | awk '/enp1s0f0|enP2p1s0f0/ {print $1, $3}' | sort"
 )
 
 
@@ -190,6 +191,13 @@ CASES = {
         after=f"rm -f /etc/NetworkManager/conf.d/mine.conf; systemctl reload NetworkManager; nmcli device set {V0} managed yes",
         manager=True,
     ),
+    "a route that another interface has": Refused(
+        f"ip -4 route del {NETWORK} dev {V0}; ip -4 route add {NETWORK} dev {V1}",
+        (f"{V1} has that route instead", f"`ip -4 route del {NETWORK} dev {V1}`"),
+        "{0}",
+        after=f"ip -4 route del {NETWORK} dev {V1} 2>/dev/null; ip -4 route show {NETWORK} | grep -q {V0} ||"
+        f" {{ ip link set {V0} down; ip link set {V0} up; }}",
+    ),
     "an immutable folder of netplan's files": Refused(
         "rm /etc/netplan/90-dgxspark-fabric.yaml; " + IMMUTABLE.format("0x10"),
         ("Check whether it is immutable (`lsattr`)",),
@@ -241,10 +249,11 @@ DRIFTED = (
         other_mac(PORT, 1, V1, "02:00:00:00:77:01"): ("vf.mac", "p0f0v1"),
         f"echo 0 >/sys/class/net/{FUNCTION}/device/sriov_numvfs": ("vf.count", "p0f1"),
     },
+    {f"ip -4 route del {NETWORK} dev {V0}": ("link.route", "p0f0v0")},
 )
 
 
-@pytest.mark.parametrize("faults", DRIFTED, ids=["addresses", "devices"])
+@pytest.mark.parametrize("faults", DRIFTED, ids=["addresses", "devices", "routes"])
 def test_what_the_doctor_leaves_to_site_is_done_by_it(
     faults: dict[str, tuple[str, str]], planned: str, report: pathlib.Path
 ) -> None:

@@ -11,7 +11,7 @@
 What the kernel would do, it does: `node.write(path, text)` stands for writing to sysfs (`sriov_numvfs`, a driver's
 `bind` and `unbind`), and `node.run` knows `ip -j -d addr show`, `ip -j -d link show`, `ip link set …` (up, down, mtu,
 address, netns, `vf N mac|trust|spoofchk …`), devlink's eswitch mode, `rdma -j resource show qp` (`node.queue_pairs`),
-`systemctl show` (`node.units`) and `python3 -c …`, which is really run. A command that it does not know counts as not
+`ip -j -4 route show table all`, `ip -4 route add NETWORK …`, `systemctl show` (`node.units`) and `python3 -c …`, which is really run. A command that it does not know counts as not
 installed: status 127. `node.run.calls` has every argv.
 
 Two kinds of HCA, each seen from every namespace (RDMA's shared mode). mlx5: a child of the PCI function, GIDs in pairs
@@ -75,6 +75,7 @@ class Device:
     carrier: bool = True
     speed: int = 100000
     ipv4: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # networks whose route is gone
     hca: str | None = None
     kind: str = "mlx5"  # of its HCA: mlx5 or rxe
     port_name: str | None = None
@@ -454,6 +455,27 @@ class FakeNode(Net):
         for what in ("addr", "link"):
             net.run.on(("ip", "-j", "-d", what, "show"), lambda _argv: (0, json.dumps(self._links(net)), ""))
         net.run.on(("ip", "link", "set"), lambda argv: self._link_set(net, argv[3:]))
+        net.run.on(("ip", "-j", "-4", "route", "show"), lambda _argv: (0, json.dumps(self._routes(net)), ""))
+        net.run.on(("ip", "-4", "route", "add"), lambda argv: self._route_add(net, argv[4:]))
+
+    def _routes(self, net: Net) -> list[dict[str, t.Any]]:
+        """The connected routes; one that is lost, and taken by nobody else, is not there."""
+        found = []
+        for device in [device for device in net.devices.values() if device.up]:
+            networks = [str(IPv4Interface(text).network) for text in device.ipv4]
+            found += [
+                {"dst": network, "dev": device.name, "protocol": "kernel", "scope": "link", "flags": []}
+                for network in networks
+                if network not in device.lost
+            ]
+        return found
+
+    def _route_add(self, net: Net, words: list[str]) -> Result:
+        network, device = words[0], net.devices[words[words.index("dev") + 1]]
+        if any(route["dst"] == network for route in self._routes(net)):
+            return 2, "", "RTNETLINK answers: File exists\n"
+        device.lost.remove(network)
+        return 0, "", ""
 
     def _links(self, net: Net) -> list[dict[str, t.Any]]:
         shown = []

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import routes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
@@ -480,7 +481,7 @@ def merge_devices(there: Sequence[Device], planned: Sequence[Device]) -> list[De
 
 
 def live_changes(planned: Sequence[Device], links: t.Mapping[str, Netdev]) -> list[Change]:
-    """Return which of the plan's IPv4 addresses and MTUs the existing devices lack.
+    """Return which of the plan's IPv4 addresses, their routes and MTUs the existing devices lack.
 
     links: the host's devices by name.
     """
@@ -495,6 +496,7 @@ def live_changes(planned: Sequence[Device], links: t.Mapping[str, Netdev]) -> li
             changes.append(Change(netdev.name, "IPv4", list(netdev.ipv4), list(device.addresses)))
         if device.mtu is not None and netdev.mtu is not None and netdev.mtu != device.mtu:
             changes.append(Change(netdev.name, "MTU", netdev.mtu, device.mtu))
+        changes += routes.lost(netdev, device.addresses)
     return changes
 
 

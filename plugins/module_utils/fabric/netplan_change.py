@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback, routes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import turn as turns
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import (
     DOWN_S,
@@ -33,7 +33,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan im
     occupied,
     refuse,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import masked, narrowing, winners
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_live import (
+    masked,
+    narrowing,
+    read_live,
+    winners,
+)
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_wait import Waited, settle
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
@@ -42,7 +47,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import r
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError, Netdev
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 ABSORBED = f"{rollback.BASE}/absorbed"
 INDEX = f"{ABSORBED}/index.json"
@@ -135,7 +140,7 @@ def plan_change(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: s
         _validate(host, run, scratch)
     if request.content is not None:
         refuse(narrowing(request.devices, host.root))
-        links = _links(run, sysfs)
+        links = read_live(run, sysfs)
         live = live_changes(request.devices, links)
         if live and not images:  # applying the same files again would take minutes and change nothing
             refuse(winners(run, request.path, live, links, host.root))
@@ -301,20 +306,6 @@ def read_devices(sysfs: Sysfs) -> list[Device]:
     ]
 
 
-def _links(run: Run, sysfs: Sysfs) -> dict[str, Netdev]:
-    return {
-        name: replace(
-            sysfs.netdev(name),
-            ipv4=tuple(
-                f"{address['local']}/{address['prefixlen']}"
-                for address in link.get("addr_info", ())
-                if address.get("family") == "inet"
-            ),
-        )
-        for name, link in read_links(run).items()
-    }
-
-
 # --- begin and confirm ----------------------------------------------------------------------------------------------
 
 
@@ -367,6 +358,10 @@ def _start_if_needed(host: Host, run: Run, sysfs: Sysfs, request: Request, scrat
             outcome.state = "removed"
         return outcome
     turn.check()
+    if not images and routes.alone(outcome.changes):
+        routes.restore(run, outcome.changes)
+        outcome.state = "confirmed"
+        return outcome
     told = len(outcome.warnings)
     request = _patient(host, run, request, outcome)
     # What netplan takes down may break the connection over which this answer goes; the summary is asked for over a new one.
@@ -473,9 +468,12 @@ def _look_again(host: Host, run: Run, sysfs: Sysfs, request: Request) -> None:
     """Wait a little until the interfaces match the plan; if something else wins, name it."""
     until = host.clock() + LIVE_WAIT
     while True:
-        links = _links(run, sysfs)
+        links = read_live(run, sysfs)
         live = live_changes(request.devices, links)
         late = host.clock() > until
+        if live and late and routes.alone(live):
+            routes.restore(run, live)
+            return
         found = winners(run, request.path, live, links, host.root) if live and late else []
         why = masked(run, request.content) if live and late else None
         if found or why:

@@ -13,11 +13,13 @@ from __future__ import annotations
 import pathlib
 import re
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, routes
+from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
+from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system, unit_state
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Finding, Netdev
 
@@ -38,6 +40,23 @@ class Used:
 
     network: str | None = None
     link: str | None = None
+
+
+def read_live(run: Run, sysfs: Sysfs) -> dict[str, Netdev]:
+    """Return the node's interfaces by name, with their addresses and routes."""
+    found = routes.read(run)
+    return {
+        name: replace(
+            sysfs.netdev(name),
+            routes=None if found is None else found.get(name, ()),
+            ipv4=tuple(
+                f"{address['local']}/{address['prefixlen']}"
+                for address in link.get("addr_info", ())
+                if address.get("family") == "inet"
+            ),
+        )
+        for name, link in read_links(run).items()
+    }
 
 
 def masked(run: Run, content: str | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import routes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.vfs import EXCLUSIVE, SHARE
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Finding,
@@ -155,6 +156,11 @@ def _vf(evidence: Evidence, end: End) -> t.Iterator[Result]:
     if netdev.mtu is not None and netdev.mtu < end.vf.mtu:
         message = f"the MTU of {netdev.name} is {netdev.mtu}; the plan says {end.vf.mtu}."
         yield _failed(place, "link.mtu", message, _MAKE.format(role="netplan_vf"))
+    for change in routes.lost(netdev, [f"{end.vf.address}/{end.vf.prefix}"]):
+        message = (
+            f"{netdev.name} has its address, but no route to {change.after.split()[0]}: nothing is sent through it."
+        )
+        yield _failed(place, "link.route", message, _MAKE.format(role="netplan_vf"))
     if netdev.mac and netdev.mac.lower() != end.vf.mac.lower():
         message = f"the MAC of {netdev.name} is {netdev.mac}; the plan says {end.vf.mac}."
         yield _failed(place, "vf.mac", message, _MAKE.format(role="sriov_roce"))

@@ -28,6 +28,7 @@ _LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gid.no-ipv4", ()),
     ("gid.wrong-ipv4", ()),
     ("link.address", ("arp.", "mtu.", "rdma.", *_BEYOND)),
+    ("link.route", ("arp.", "mtu.", "rdma.", *_BEYOND)),
     ("link.mtu", ("mtu.", "rdma.", *_BEYOND)),
     ("link.speed", ("rdma.slow", *_BEYOND)),
     ("arp.", ("mtu.", "rdma.", *_BEYOND)),

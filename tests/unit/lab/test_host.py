@@ -148,3 +148,27 @@ def test_mistakes_are_one_message_and_no_traceback(
     assert result.returncode in (1, 2)
     assert said in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def waits(share: float, most: float = 5000) -> float:
+    """How long a node is waited for that never answers, and uses this share of a core."""
+    now = 0.0
+    patience = processes.Patience(lambda: now * share, lambda: now)
+    while not patience.over() and now < most:
+        now += 1
+    return now
+
+
+def test_a_node_that_works_is_waited_for_and_one_that_hangs_is_not() -> None:
+    """On a machine that does much else a start takes long, but the node's process gets on; a guest that hangs is idle."""
+    assert waits(0.001) == processes.AT_LEAST
+    assert waits(0.2) == processes.AT_MOST
+
+
+def test_the_time_that_a_process_has_worked_is_read() -> None:
+    before = processes.cpu_seconds(os.getpid())
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    assert processes.cpu_seconds(os.getpid()) > before > 0
+    assert processes.cpu_seconds(2**22) == 0

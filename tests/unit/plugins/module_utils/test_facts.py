@@ -65,8 +65,8 @@ def test_one_go_needs_few_commands(tmp_path: pathlib.Path) -> None:
     read(node, units=["a.service", "b.service"])
     assert node.run.count("devlink") == 4  # one for each mlx5 function
     others = [call[0] for call in node.run.calls if call[0] != "devlink"]
-    # systemctl: the states of units by name, and those of ours that have failed.
-    assert sorted(others) == ["/usr/bin/python3", "ibv_devinfo", "ip", "rdma", "systemctl", "systemctl"]
+    # ip: interfaces with their addresses, and routes. systemctl: the states of units by name, and those of ours that have failed.
+    assert sorted(others) == ["/usr/bin/python3", "ibv_devinfo", "ip", "ip", "rdma", "systemctl", "systemctl"]
 
 
 def test_a_repeated_check_needs_one_command(tmp_path: pathlib.Path) -> None:
@@ -101,6 +101,25 @@ def test_addresses_mtu_and_arp_sysctls_of_a_netdev(tmp_path: pathlib.Path) -> No
     netdev = vf(node, 0).netdev
     assert netdev and netdev.mtu == 9000 and netdev.ipv4 == ("10.100.0.1/24", "10.9.0.1/16")
     assert (netdev.arp.arp_ignore, netdev.arp.arp_announce, netdev.arp.rp_filter) == (1, 2, 2)
+
+
+def test_the_networks_to_which_a_netdev_has_a_route(tmp_path: pathlib.Path) -> None:
+    node = lab(tmp_path, vfs=1)
+    node.address("enp1s0f0v0", "10.100.0.1/24")
+    routes = [
+        {"dst": "default", "gateway": "10.0.2.2", "dev": "ens3"},
+        {"dst": "10.100.0.0/24", "dev": "enp1s0f0v0", "protocol": "kernel", "scope": "link"},
+        {"type": "local", "dst": "10.100.0.1", "dev": "enp1s0f0v0", "table": "local"},
+        {"type": "broadcast", "dst": "10.100.0.255", "dev": "enp1s0f0v0", "table": "local"},
+        {"dst": "10.7.0.0/16", "table": "7", "nexthops": [{"dev": "enp1s0f0v0"}, {"dev": "ens3"}]},
+        {"type": "blackhole", "dst": "10.8.0.0/16"},
+    ]
+    node.run.on(["ip", "-j", "-4", "route", "show", "table", "all"], (0, json.dumps(routes), ""))
+    netdev = vf(node, 0).netdev
+    assert netdev and netdev.routes == ("10.100.0.0/24", "10.7.0.0/16")
+    node.run.on(["ip", "-j", "-4", "route", "show", "table", "all"], (1, "", "no"))
+    netdev = vf(node, 0).netdev
+    assert netdev and netdev.routes is None
 
 
 def test_active_mtu_comes_of_libibverbs(tmp_path: pathlib.Path) -> None:

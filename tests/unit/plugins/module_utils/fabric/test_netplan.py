@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import ipaddress
 import itertools
 import pathlib
 import re
@@ -335,6 +336,22 @@ def test_a_vf_on_the_host_without_its_address_or_mtu_differs() -> None:
     assert vf
     assert drift(vf_in(node(), netdev=dataclasses.replace(vf, ipv4=()))) == {"IPv4": "vf0"}
     assert drift(vf_in(node(), netdev=dataclasses.replace(vf, mtu=1500))) == {"MTU": "vf0"}
+
+
+def test_a_vf_without_the_route_of_its_address_differs() -> None:
+    """A link that is down has no routes, and gets them with its link; a node of which routes were not read has none to judge."""
+    vf = node().functions[0].vfs[0].netdev
+    assert vf
+    network = str(ipaddress.ip_interface(vf.ipv4[0]).network)
+    for networks, state, found in (
+        ((), "up", {"route": "vf0"}),
+        ((), "unknown", {"route": "vf0"}),
+        ((), "down", {}),
+        (None, "up", {}),
+        ((network,), "up", {}),
+        (("0.0.0.0/0",), "up", {"route": "vf0"}),
+    ):
+        assert drift(vf_in(node(), netdev=dataclasses.replace(vf, routes=networks, operstate=state))) == found
 
 
 def test_a_vf_that_gets_another_mac_and_address_tells_both_addresses() -> None:

@@ -915,3 +915,46 @@ def test_a_text_of_ones_own_is_marked_and_can_be_changed(host: FakeHost) -> None
         make(host, content=mine % mtu, devices=(), transaction=f"own{number}")
     assert host.files()[OURS].startswith(netplan.MARK) and "9000" in host.files()[OURS]
     assert begin(host, request(content=mine % 9000, devices=(), transaction="again")).state == "unchanged"
+
+
+# --- a route that is gone -----------------------------------------------------------------------------------------------
+
+
+def test_a_route_that_is_gone_is_set_again_without_netplan(host: FakeHost) -> None:
+    """netplan's files are as planned, and so are the addresses: networkd would leave them alone."""
+    make(host)
+    vf = next(device for device in host.node.devices.values() if device.ipv4 == ["10.100.8.1/24"])
+    vf.lost = ["10.100.8.0/24"]
+    applied = len(host.applied)
+    (change,) = begin(host, request(transaction="t2"), check_mode=True).changes
+    assert (change.subject, change.what, change.before) == (vf.name, "route", None)
+    assert vf.lost, "a run in check mode changed something"
+    outcome = begin(host, request(transaction="t3"))
+    assert (outcome.state, [each.subject for each in outcome.changes]) == ("confirmed", [vf.name])
+    assert vf.lost == []
+    assert len(host.applied) == applied
+    assert begin(host, request(transaction="t4")).changes == []
+
+
+def test_a_route_that_another_interface_has_is_named_and_kept(host: FakeHost) -> None:
+    make(host)
+    vf = next(device for device in host.node.devices.values() if device.ipv4 == ["10.100.8.1/24"])
+    vf.lost = ["10.100.8.0/24"]
+    host.node.add_device(Device("mine0", None, "52:54:00:00:00:09", ipv4=["10.100.8.77/24"]))
+    with pytest.raises(CollectionError) as refused:
+        begin(host, request(transaction="t2"))
+    (found,) = refused.value.findings
+    assert (found.id, found.subject) == ("netplan.no-route", vf.name)
+    assert "mine0" in found.message
+    assert "`ip -4 route del 10.100.8.0/24 dev mine0`" in found.remedy
+    del host.node.devices["mine0"]
+    assert begin(host, request(transaction="t3")).state == "confirmed"
+
+
+def test_a_route_is_looked_for_after_netplan_too(host: FakeHost) -> None:
+    """Something took it while netplan was at work."""
+    vf = next(device for device in host.node.devices.values() if device.ipv4 == ["10.100.8.1/24"])
+    begin(host, request())
+    vf.lost = ["10.100.8.0/24"]
+    assert netplan_change.confirm(host, request(), host.command, Sysfs(host.node.sysfs)).state == "confirmed"
+    assert vf.lost == []

@@ -170,6 +170,18 @@ def test_dropped_icmp_is_told_from_a_peer_that_is_not_there(answers: bool) -> No
     assert ("ARP step" in found["remedy"]) is not answers
 
 
+def test_a_vf_without_its_route_explains_that_nothing_comes_back() -> None:
+    cluster = Cluster(2)
+    cluster.vf("spark2", 0, 0)["netdev"]["routes"] = ["224.0.0.0/4"]
+    cluster.vf("spark1", 0, 0)["netdev"]["routes"] = ["10.100.0.0/24"]
+    for host, peer in ((1, 2), (2, 1)):
+        cluster.ping[f"spark{host}", f"10.100.0.{peer}"] = {"small": "no reply", "large": "not sent"}
+    cause = only(cluster.outcome())
+    assert (cause["id"], cause["where"]) == ("link.route", "spark2 p0f0v0")
+    assert "enp1s0f0v0 has its address, but no route to 10.100.0.0/24" in cause["message"]
+    assert cause["remedy"].startswith("Run site.yml --tags fabric")
+
+
 def test_an_address_of_another_host_explains_that_nothing_answers() -> None:
     """A node that has its peer's address answers neither ARP nor ping of that peer."""
     cluster = Cluster(3)
