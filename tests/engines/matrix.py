@@ -62,8 +62,8 @@ CASES: dict[str, tuple[str, Plain]] = {
     "draft-3": ("good", {**DRAFT, "speculative_num_steps": 3, "speculative_num_draft_tokens": 4}),
     "draft-5": ("good", {**DRAFT, "speculative_num_steps": 5, "speculative_num_draft_tokens": 6}),
     "draft-3-graphs": ("good", {**DRAFT, **ON, "speculative_num_steps": 3, "speculative_num_draft_tokens": 4}),
-    # A method whose parameters the checkpoint does not have, and a cache that holds no request.
-    "crash": ("startup_crash", {"quantization": "awq"}),
+    # Layers of another width than the checkpoint's, and a cache that holds no request.
+    "crash": ("startup_crash", {"json_model_override_args": {"hidden_size": 256}}),
     "crash-pool": ("startup_crash", {"max_total_tokens": 16}),
     # A layer's constant that is not the model's: it serves, fast and without sense.
     "garbage": ("garbage", {"json_model_override_args": {"rms_norm_eps": 1.0}}),
