@@ -139,6 +139,8 @@ health:
       type: dict
 """
 
+import typing as t
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
@@ -147,23 +149,22 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 
+ARGUMENTS: dict[str, t.Any] = {
+    "signatures": {"type": "dict", "default": {}},
+    "device_ids": {"type": "list", "elements": "str", "default": []},
+    "packages": {"type": "list", "elements": "str", "default": []},
+    "units": {"type": "list", "elements": "str", "default": []},
+    "since": {"type": "str"},
+    "max_lines": {"type": "int", "default": 5000},
+    "sysfs_root": {"type": "path", "default": "/sys"},
+    "proc_root": {"type": "path", "default": "/proc"},
+    "system_root": {"type": "path", "default": "/"},
+}
+
 
 def main() -> None:
     """Read the node and return its health."""
-    module = AnsibleModule(
-        argument_spec={
-            "signatures": {"type": "dict", "default": {}},
-            "device_ids": {"type": "list", "elements": "str", "default": []},
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "units": {"type": "list", "elements": "str", "default": []},
-            "since": {"type": "str"},
-            "max_lines": {"type": "int", "default": 5000},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "proc_root": {"type": "path", "default": "/proc"},
-            "system_root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     given = module.params
     if not 1 <= given["max_lines"] <= 1000000:
         module.fail_json(msg=f"max_lines: {given['max_lines']} must be between 1 and 1000000.")

@@ -51,6 +51,8 @@ def test_without_the_password_the_way_out_is_named(playbook: str) -> None:
     assert run.code != 0
     assert "password" in run.output, run.output
     assert "-K" in run.output, run.output
+    bare = [line for line in run.output.splitlines() if "sudo password" in line and "-K" not in line]
+    assert not bare, run.output
 
 
 def test_with_the_password_the_fabric_is_made_and_taken_down(tmp_path: pathlib.Path) -> None:

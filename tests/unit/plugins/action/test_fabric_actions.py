@@ -11,7 +11,7 @@ import yaml
 from ansible.errors import AnsibleConnectionFailure, AnsibleError, AnsibleFilterError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.dgxspark.cluster.plugins.action import roce_info, unit_files
+from ansible_collections.dgxspark.cluster.plugins.action import roce_info
 from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Node,
     to_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes as differences
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.table import table
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
@@ -199,8 +200,12 @@ def test_the_role_asks_for_the_files_that_are_compared() -> None:
 
 @pytest.mark.parametrize(
     ("action", "arguments"),
-    [("roce_info", {"device_ids": ["15b3:1021"]}), ("unit_files", {"name": "metrics", "state": "absent"})],
-    ids=["site.yml's first", "teardown.yml's first"],
+    [
+        ("roce_info", {"device_ids": ["15b3:1021"]}),
+        ("unit_files", {"name": "metrics", "state": "absent"}),
+        ("node_health", {}),
+    ],
+    ids=["site.yml's first", "teardown.yml's first", "the doctor's second"],
 )
 @pytest.mark.parametrize("said", ["Missing sudo password", "Task failed: Incorrect sudo password"])
 def test_a_sudo_that_asks_for_a_password_is_told_with_the_way_out(
@@ -209,9 +214,7 @@ def test_a_sudo_that_asks_for_a_password_is_told_with_the_way_out(
     def asks(*_arguments: object, **_named: object) -> None:
         raise AnsibleError(said)
 
-    monkeypatch.setattr(
-        {"roce_info": roce_info, "unit_files": unit_files}[action].ActionModule, "_execute_module", asks
-    )
+    monkeypatch.setattr(ControllerAction, "_execute_module", asks)
     made = run(action, play({"spark1": {}}), **arguments)
     assert made["failed"]
     for words in (f"dgxspark.cluster.{action}: ", " sudo password: ", "-K", "--become-password-file"):
