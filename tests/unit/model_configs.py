@@ -218,6 +218,19 @@ def laguna(**own: t.Any) -> Tree:
     return shared | own
 
 
+MIMO_V26_FLASH: Tree = {  # as a port's tests state the released file; its tower for pictures is not read
+    "architectures": ["MiMoV2ForCausalLM"], "model_type": "mimo_v2", "vocab_size": 152576, "hidden_size": 4096,
+    "num_hidden_layers": 48, "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128,
+    "swa_num_attention_heads": 64, "swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128,
+    "sliding_window": 128, "attention_chunk_size": 128, "attention_projection_layout": "fused_qkv",
+    "hybrid_layer_pattern": [0, *[1, 1, 1, 1, 0], *[1, 1, 1, 1, 1, 0] * 7], "moe_layer_freq": [0] + [1] * 47,
+    "intermediate_size": 16384, "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "n_shared_experts": None, "num_nextn_predict_layers": 3, "max_position_embeddings": 1048576, "tie_word_embeddings": False,
+    "vision_config": {"depth": 28}, "quantization_config": FP8 | {
+        "mxfp4_block_size": 32, "store_dtype": "mxfp4",
+        "ignored_layers": [*every(48, "self_attn.o_proj", prefix="model.layers"), "model.decoder.self_attn.o_proj"]},
+}  # fmt: skip
+
 # transformers 5.15.1: the defaults of MuseGlimmerConfig and its parts, which are this checkpoint's; layers by vllm-project/recipes.
 MUSE_GLIMMER: Tree = {
     "architectures": ["MuseGlimmerForConditionalGeneration"], "model_type": "muse_glimmer", "out_hidden_size": 6144,
@@ -243,6 +256,7 @@ GRANITE_SMALL: Tree = {
 # By the profile's model, or one of the same make-up: (config.json, hf_quant_config.json).
 PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
     "zai-org/GLM-5.3-Flash": (GLM_53_FLASH, None),
+    "XiaomiMiMo/MiMo-V2.6-Flash-RL": (MIMO_V26_FLASH, None),
     "poolside/Laguna-S-2.1": (
         laguna(num_hidden_layers=48, hidden_size=3072, intermediate_size=12288, sliding_heads=72, num_experts_per_tok=10,
                moe_intermediate_size=1024, shared_expert_intermediate_size=1024), None),
