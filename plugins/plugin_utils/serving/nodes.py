@@ -9,7 +9,7 @@ import math
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line, read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     KIB_PER_GIB,
     CollectionError,
@@ -123,15 +123,21 @@ def _silent(hosts: t.Sequence[str]) -> Finding:
 def gib(cluster: t.Mapping[str, t.Any], key: str, hosts: t.Sequence[str]) -> dict[str, float]:
     """Return GiB by host from one number for all, or from a dictionary, which may omit hosts."""
     given = cluster.get(key)
-    if given is None:
+    if given is None or given == "":
         return {}
-    by_host = (
-        {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
-    )
-    for value in by_host.values():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise CollectionError(f"cluster: {key}: {value!r} is not a number of GiB, 0 or more.")
-    return by_host
+    told = {h: given[h] for h in hosts if h in given} if isinstance(given, t.Mapping) else dict.fromkeys(hosts, given)
+    return {host: _amount(value, key) for host, value in told.items()}
+
+
+def _amount(value: t.Any, key: str) -> float:
+    """Return a number of GiB; `-e NAME=110` gives it as text."""
+    try:
+        amount = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        amount = math.nan
+    if not 0 <= amount < math.inf:
+        raise CollectionError(f"cluster: {key}: {line(value)} is not a number of GiB, 0 or more.")
+    return amount
 
 
 def poorest(free: t.Mapping[str, float], taken: t.Mapping[str, float], hosts: t.Sequence[str], usual: Free) -> Free:

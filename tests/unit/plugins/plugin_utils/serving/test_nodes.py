@@ -3,12 +3,16 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from hypothesis import given
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import role_arguments
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.memory import Free
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import nodes, plan
+from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 FOUR = ["spark1", "spark2", "spark3", "spark4"]
 ULTRA = "nemotron-3-ultra-550b-nvfp4"
@@ -81,6 +85,32 @@ def test_the_owner_knows_better() -> None:
     assert made["memory"]["free_gib"] == 108
     assert "memory.node-busy" not in found
     assert made["memory"]["free_assumed"] is False
+
+
+SPECS = yaml.safe_load((role_arguments.ROLES / "k8s_dgx/meta/argument_specs.yml").read_text("utf-8"))["argument_specs"]
+SPEC = SPECS["main"]["options"]["k8s_dgx_free_gib"]
+
+
+@given(st.integers(90, 110), st.sampled_from([int, float, str]), st.booleans())
+@settings(max_examples=examples(10))
+def test_free_memory_is_one_number_or_by_host_as_a_number_or_as_minus_e_gives_it(
+    amount: int, form: type, by_host: bool
+) -> None:
+    """The role, and with it `serve`, takes what the plan and `models` take, and means the same by it."""
+    told = dict.fromkeys(FOUR, form(amount)) if by_host else form(amount)
+    taken = ArgumentSpecValidator({"free": {"type": SPEC["type"]}}).validate({"free": told})
+    assert not taken.error_messages
+    made, _found = planned({}, free_gib=taken.validated_parameters["free"])
+    assert made["memory"]["free_gib"] == amount
+
+
+@pytest.mark.parametrize(
+    "told", ["much", -1, True, [110], {"spark1": None}, float("inf"), "nan", {"spark1": "\x1b[31m"}]
+)
+def test_free_memory_that_is_no_amount_is_refused_in_one_sentence(told: object) -> None:
+    with pytest.raises(CollectionError, match=r"^cluster: free_gib: .* is not a number of GiB, 0 or more\.$") as wrong:
+        planned({}, free_gib=told)
+    assert "\x1b" not in str(wrong.value)
 
 
 def test_a_full_node_without_a_model_is_believed_and_named() -> None:
