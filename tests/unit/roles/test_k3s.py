@@ -259,11 +259,26 @@ def test_a_change_restarts_its_node_alone_and_drains_it_when_it_carries_ranks(cl
     assert "rack=a" in labelled.output
     after = server.sh(pid.format("k3s")), agent.sh(pid.format("k3s-agent"))
     assert after[0] == before[0] and after[1] != before[1]
-    assert server.sh("cat /var/lib/rancher/k3s/server/drained").split("\n") == ["drain spark2", "uncordon spark2"]
+    assert server.sh("cat /var/lib/rancher/k3s/server/drained").split("\n") == [
+        "cordon spark2",
+        "drain spark2",
+        "uncordon spark2",
+    ]
     assert cluster.nodes()["spark2"]["metadata"]["labels"]["rack"] == "a"
     left = json.loads(server.sh("cat /var/lib/rancher/k3s/server/db/state.db"))["spark2"]["pods"]
     assert [each["metadata"]["name"] for each in left] == ["multus"], "drained of what serves, and of that alone"
     assert cluster.run().changed == {"spark1": 0, "spark2": 0}
+    # A run that was cut off after it had drained spark2; and a cordon of the owner's own.
+    mark = {"cordoned": True, "annotations": {"dgxspark.cluster/drained": "by the role k3s"}}
+    server.sh(
+        f"python3 -c \"{put} n['spark2'].update({mark}); n['spark1']['cordoned']=True; p.write_text(json.dumps(n))\""
+    )
+    again = cluster.run()
+    assert again.code == 0, again.output
+    nodes = cluster.nodes()
+    assert (nodes["spark2"]["spec"]["unschedulable"], nodes["spark2"]["metadata"]["annotations"]) == (False, {})
+    assert nodes["spark1"]["spec"]["unschedulable"], "the owner's own cordon"
+    server.sh("/usr/local/bin/k3s kubectl uncordon spark1")
 
 
 @pytest.mark.long

@@ -12,7 +12,8 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.dgxspark.cluster.plugins.action import k3s_ready
+from ansible_collections.dgxspark.cluster.plugins.action import k3s_drain, k3s_ready
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction
 from ansible_collections.dgxspark.cluster.tests.support.k3s_machine import machine
 from ansible_collections.dgxspark.cluster.tests.support.k3s_nodes import FIRST, PLANS, node
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
@@ -117,3 +118,100 @@ def test_nodes_that_import_archives_have_the_time_of_an_import_to_become_ready(
     }
     timeout = trust_as_template(task["dgxspark.cluster.k3s_ready"]["timeout"])
     assert int(Templar(DataLoader(), variables=known).template(timeout)) == seconds
+
+
+class Kubectl:
+    """A cluster's nodes, as `kubectl` shows and changes them. deaf: how many commands fail first; stubborn: no rank goes."""
+
+    def __init__(self, nodes: dict[str, Plain], deaf: int = 0, stubborn: bool = False) -> None:
+        self.nodes, self.deaf, self.stubborn = nodes, deaf, stubborn
+        self.said: list[str] = []
+
+    def __call__(self, **named: t.Any) -> Plain:
+        words = named["module_args"]["argv"][2:]
+        self.said.append(" ".join(words[:2]))
+        if self.deaf:
+            self.deaf -= 1
+            return {"rc": 1, "stderr": "connection refused"}
+        if words[0] == "patch":
+            patch, there = json.loads(words[-1].partition("=")[2]), self.nodes[words[2]]
+            there["spec"] = {"unschedulable": patch["spec"]["unschedulable"]}
+            notes = {**there["metadata"].get("annotations", {}), **patch["metadata"]["annotations"]}
+            there["metadata"]["annotations"] = {key: value for key, value in notes.items() if value is not None}
+        if words[0] == "drain" and self.stubborn:
+            return {"rc": 1, "stderr": "global timeout reached"}
+        return {"rc": 0, "stdout": json.dumps({"items": list(self.nodes.values())}) if words[0] == "get" else ""}
+
+    @property
+    def closed(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if (node.get("spec") or {}).get("unschedulable")]
+
+
+def spark(name: str, *, cordoned: bool = False, mark: bool = False) -> Plain:
+    notes = {"dgxspark.cluster/drained": "x"} if mark else {}
+    return {"metadata": {"name": name, "annotations": notes}, "spec": {"unschedulable": cordoned}}
+
+
+def drain(cluster: Kubectl, monkeypatch: pytest.MonkeyPatch, **arguments: t.Any) -> Plain:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(k3s_drain, "time", types.SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(ControllerAction, "_execute_module", cluster)
+    made: Plain = run("k3s_drain", play({"spark1": {}, "spark2": {}}), **arguments)
+    return made
+
+
+DRAIN = {"state": "drained", "names": ["spark2"], "selector": "rank", "ranks": ["pod/rank-1"]}
+RETURN = {"state": "returned", "names": ["spark1", "spark2"]}
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+def test_a_node_that_a_run_has_drained_is_given_back_by_that_run_or_a_later_one(
+    cut_off: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Kubectl({"spark1": spark("spark1"), "spark2": spark("spark2")}, deaf=0)
+    assert drain(cluster, monkeypatch, **DRAIN)["nodes"] == ["spark2"]
+    assert cluster.closed == ["spark2"]
+    cluster.deaf = 0 if cut_off else 3  # the server restarts
+    made = drain(cluster, monkeypatch, **RETURN)
+    assert (made["changed"], made["nodes"], cluster.closed) == (True, ["spark2"], [])
+    made = drain(cluster, monkeypatch, **RETURN)
+    assert (made["changed"], made["nodes"]) == (False, [])
+
+
+@pytest.mark.parametrize("stubborn", [True, False])
+def test_an_owner_s_own_cordon_stays(stubborn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Kubectl({"spark1": spark("spark1"), "spark2": spark("spark2", cordoned=True)}, stubborn=stubborn)
+    made = drain(cluster, monkeypatch, **DRAIN)
+    assert bool(made.get("failed")) is stubborn
+    drain(cluster, monkeypatch, **RETURN)
+    assert cluster.closed == ["spark2"]
+
+
+def test_ranks_that_do_not_go_are_named_and_the_node_is_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Kubectl({"spark2": spark("spark2")}, stubborn=True)
+    made = drain(cluster, monkeypatch, **DRAIN)
+    assert made["failed"] and cluster.closed == []
+    for words in (
+        "spark2 runs ranks (pod/rank-1)",
+        "global timeout reached",
+        "Nothing was changed",
+        "k8s_dgx_state=absent",
+    ):
+        assert words in made["msg"]
+
+
+def test_a_node_that_cannot_be_given_back_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Kubectl({"spark2": spark("spark2", cordoned=True, mark=True)}, deaf=1000)
+    made = drain(cluster, monkeypatch, state="returned", names=["spark2"])
+    assert made["failed"]
+    for words in (
+        "spark2: a run has drained it",
+        "connection refused",
+        "stays cordoned",
+        "`k3s kubectl uncordon spark2`",
+    ):
+        assert words in made["msg"]
