@@ -102,10 +102,13 @@ class Term:
     """
 
     parsed: Node
-    visit: t.Callable[[Node, t.Any], t.Any]
     reads: tuple[Path, ...]
     tops: frozenset[str]
     candidates: tuple[t.Any, ...]
+
+    def holds(self, document: Document) -> bool:
+        """Whether the term is true of this document."""
+        return true(_interpreter().visit(self.parsed, document))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +188,7 @@ class View:
         if term in self._answers:
             return self._answers[term]
         open_facts = not self._tops.isdisjoint(term.tops) and self._open(term)
-        answer = self._tried((term,)) if open_facts else true(term.visit(term.parsed, self.document))
+        answer = self._tried((term,)) if open_facts else term.holds(self.document)
         self._answers[term] = answer
         return answer
 
@@ -209,7 +212,7 @@ class View:
         for values in itertools.islice(trials, MOST):
             document = _with(self.document, dict(zip(asked, values, strict=True)))
             try:
-                answers.add(all(true(term.visit(term.parsed, document)) for term in terms))
+                answers.add(all(term.holds(document) for term in terms))
             except ERRORS:
                 continue  # a value that the condition cannot compare is not a possible one
             if len(answers) == 2:
@@ -255,54 +258,7 @@ def failure(where: str, exc: Exception) -> CollectionError:
 @functools.cache
 def _interpreter() -> t.Any:
     # Shared: `search` creates one per call, which takes longer than evaluating most conditions.
-    class Interpreter(jmespath.visitor.TreeInterpreter):  # type: ignore[misc]
-        """jmespath's interpreter with single-step nodes for the most common expressions: a.b.c, a == 'text', contains([…], a)."""
-
-        def visit_path(self, node: Node, value: t.Any) -> t.Any:
-            try:
-                for name in node["value"]:
-                    if value is None:
-                        return None
-                    value = value.get(name)
-            except AttributeError:
-                return None
-            return value
-
-        def visit_text(self, node: Node, value: t.Any) -> bool:
-            return bool(self.visit(node["children"][0], value) == node["children"][1]["value"])
-
-        def visit_among(self, node: Node, value: t.Any) -> bool:
-            return self.visit(node["children"][1], value) in node["children"][0]["value"]
-
-    return Interpreter()
-
-
-# Nodes whose operands see the whole document, where a list is never null. Projections and pipes change the context.
-_OF_THE_DOCUMENT = ("and_expression", "or_expression", "not_expression", "comparator", "function_expression")
-
-
-def _folded(node: Node) -> Node:
-    """Return an expression with each list of literals folded into one literal and each a.b.c into one path."""
-    children = node.get("children", [])
-    if node["type"] == "subexpression" and (path := _path(node)):
-        return {"type": "path", "value": path, "children": []}
-    if node["type"] == "multi_select_list" and all(child["type"] == "literal" for child in children):
-        return {"type": "literal", "value": [child["value"] for child in children], "children": []}
-    if node["type"] not in _OF_THE_DOCUMENT:
-        return node
-    folded = {**node, "children": [_folded(child) for child in children]}
-    if len(children) == 2:
-        first, second = folded["children"]
-        does = (node["type"], node["value"]) if "value" in node else ()
-        if (
-            does == ("function_expression", "contains")
-            and first["type"] == "literal"
-            and isinstance(first["value"], list)
-        ):
-            folded["type"] = "among"
-        elif does == ("comparator", "eq") and second["type"] == "literal" and isinstance(second["value"], str):
-            folded["type"] = "text"
-    return folded
+    return jmespath.visitor.TreeInterpreter()
 
 
 @functools.lru_cache(maxsize=4096)
@@ -310,9 +266,7 @@ def _term(parsed: str) -> Term:
     """Return the term of a parsed expression in JSON: one object for all conditions that contain it."""
     node = json.loads(parsed)
     reads = tuple(dict.fromkeys(_paths(node)))
-    folded = _folded(node)
-    visit = getattr(_interpreter(), f"visit_{folded['type']}")
-    return Term(folded, visit, reads, frozenset(path[0] for path in reads), _candidates(node))
+    return Term(node, reads, frozenset(path[0] for path in reads), _candidates(node))
 
 
 def _operands(node: Node) -> t.Iterator[Node]:
