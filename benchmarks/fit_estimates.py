@@ -39,7 +39,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import evidence, knowledge_base, sizes  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import estimate  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut, Facts  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Facts, Parallelism  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.speculation import Draft  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import (  # noqa: E402
     DEFAULT_PRECISION,
@@ -110,7 +110,7 @@ def evidence_points(tables: Tables) -> t.Iterator[Point]:
             resolve_profile(find_profile(entries[run.model])),
             engine=Engine(run.engine, run.version, "", run.image),
             nodes=run.nodes,
-            cut=Cut(run.tp, run.pp, run.ep),
+            parallelism=Parallelism(run.tp, run.pp, run.ep),
             settings=dict(run.settings),
         )
         if own.facts is None:
@@ -139,12 +139,12 @@ def speed_points() -> t.Iterator[Point]:
             facts, precision = base.facts, dict(base.precision)
         else:
             continue
-        cut = Cut(entry["tp"], entry["pp"], entry["ep"])
+        parallelism = Parallelism(entry["tp"], entry["pp"], entry["ep"])
         params = entry.get("drafter_params")
         drafter = Drafter("drafter", params) if params else None
         settings = entry["settings"]
         own = Profile(
-            name, "", name, entry["model"], "", Engine(entry["engine"]["name"], "0.23.0"), entry["nodes"], cut,
+            name, "", name, entry["model"], "", Engine(entry["engine"]["name"], "0.23.0"), entry["nodes"], parallelism,
             settings, facts, precision | entry.get("precision", {}), drafter,
         )  # fmt: skip
         draft = None

@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement
     knowledge_base,
     verdict,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Parallelism  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile  # noqa: E402
 
 SHARE = 0.2
@@ -46,7 +46,7 @@ def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:
         model=run.model,
         engine=profile.Engine(run.engine, run.version, "", run.image),
         nodes=run.nodes,
-        cut=Cut(run.tp, run.pp, run.ep),
+        parallelism=Parallelism(run.tp, run.pp, run.ep),
         settings=dict(run.settings),
         environment={key: str(value) for key, value in run.environment.items()},
         revision=run.revision,

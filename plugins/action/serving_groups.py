@@ -30,8 +30,8 @@ class ActionModule(ControllerAction):
         hosts, overrides = plain["hosts"], plain["overrides"]
 
         def plan(sparks: int) -> Plain:
-            laid = groups.overrides_of(overrides, sparks)
-            return launch_plan(plain["profile"], laid, plain["knowledge_dirs"])
+            of_group = groups.overrides_of(overrides, sparks)
+            return launch_plan(plain["profile"], of_group, plain["knowledge_dirs"])
 
         found = groups.divisions(len(hosts), plan)
         count = plain["groups"] or groups.choose(found, plain["traffic_shape"]).groups

@@ -134,8 +134,8 @@ class Group:
 
 def overrides_of(overrides: t.Mapping[str, t.Any], sparks: int) -> Plain:
     """Return the overrides of a group of so many Sparks, without its instance: tensors are cut over all of them."""
-    laid = {key: value for key, value in overrides.items() if key != "instance"}
-    return {**laid, "parallel": {"nodes": sparks, "tp": sparks, **(laid.get("parallel") or {})}}
+    of_group = {key: value for key, value in overrides.items() if key != "instance"}
+    return {**of_group, "parallel": {"nodes": sparks, "tp": sparks, **(of_group.get("parallel") or {})}}
 
 
 def instances(divided: t.Sequence[t.Sequence[str]], overrides: t.Mapping[str, t.Any], state: str) -> list[Group]:
@@ -145,6 +145,6 @@ def instances(divided: t.Sequence[t.Sequence[str]], overrides: t.Mapping[str, t.
     for number, hosts in enumerate(divided, 1):
         name = str(own.get("name", "default"))
         name = f"{name}-{number}" if len(divided) > 1 else name
-        laid = {**overrides_of(overrides, len(hosts)), "instance": {**own, "name": name}}
-        made.append(Group(name, tuple(hosts), {"k8s_dgx_overrides": laid, "k8s_dgx_state": state}))
+        of_group = {**overrides_of(overrides, len(hosts)), "instance": {**own, "name": name}}
+        made.append(Group(name, tuple(hosts), {"k8s_dgx_overrides": of_group, "k8s_dgx_state": state}))
     return made

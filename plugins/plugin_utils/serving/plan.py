@@ -47,8 +47,8 @@ def launch_plan(
     Raises CollectionError if nothing can be planned: an unknown profile, key or value, too few nodes.
     """
     place = clusters.read(cluster)
-    laid, own = _split(overrides)
-    request = api.request(profile, laid, knowledge_dirs, files)
+    profile_overrides, own = _split(overrides)
+    request = api.request(profile, profile_overrides, knowledge_dirs, files)
     usual = {"port": request.profile.port} if request.profile.port else {}
     instance = from_plain(Instance, usual | dict(own), "overrides: instance")
     place = dataclasses.replace(place, instance=instance)

@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, names_release
 
 from ..model.memory import Pools
-from ..model.model import KV_BYTES, KV_WIDE, Cut, Facts, Format, check_cut
+from ..model.model import KV_BYTES, KV_WIDE, Facts, Format, Parallelism, check_parallelism
 from ..model.speculation import Draft
 from ..model.vllm_cache import MLA_TOKEN_BYTES, SLOTS
 from ..profile.profile import DEFAULT_PRECISION, Profile
@@ -65,7 +65,7 @@ def having(architecture: str, engine: str, overlays: t.Sequence[str] = ()) -> st
 def all_layers(profile: Profile) -> bool:
     """Whether each pipeline stage of SGLang keeps a cache of all layers: its model class is known not to tell the stage's own."""
     engine, facts = profile.engine, profile.facts
-    if engine.name != "sglang" or profile.cut.pp == 1 or facts is None:
+    if engine.name != "sglang" or profile.parallelism.pp == 1 or facts is None:
         return False
     return able(facts.architecture, engine.name, engine.version)["start_layer"] is False
 
@@ -89,7 +89,7 @@ def kv_heads_misfit(facts: Facts | None, tp: int) -> int | None:
 def _fits(facts: Facts | None, tp: int, ep: int) -> bool:
     try:
         if facts:
-            check_cut(facts, Cut(tp, 1, ep))
+            check_parallelism(facts, Parallelism(tp, 1, ep))
     except CollectionError:
         return False
     return kv_heads_misfit(facts, tp) is None
@@ -97,8 +97,14 @@ def _fits(facts: Facts | None, tp: int, ep: int) -> bool:
 
 def spread(profile: Profile) -> Document:
     """Return how a model is split: nodes, tp, pp, ep, and tp_pp, which is the number of ranks."""
-    cut = profile.cut
-    return {"nodes": profile.nodes, "tp": cut.tp, "pp": cut.pp, "ep": cut.ep, "tp_pp": cut.tp * cut.pp}
+    parallelism = profile.parallelism
+    return {
+        "nodes": profile.nodes,
+        "tp": parallelism.tp,
+        "pp": parallelism.pp,
+        "ep": parallelism.ep,
+        "tp_pp": parallelism.tp * parallelism.pp,
+    }
 
 
 def parallel_facts(profile: Profile) -> Parallel:
@@ -106,15 +112,15 @@ def parallel_facts(profile: Profile) -> Parallel:
 
     ep_alone: the matching expert parallelism (each runner accepts either 1 or TP).
     """
-    cut, facts = profile.cut, profile.facts
-    ranks = cut.tp * cut.pp
+    parallelism, facts = profile.parallelism, profile.facts
+    ranks = parallelism.tp * parallelism.pp
     if facts is None:
         # Heads of most models are divided by powers of two only, and whether fewer nodes would do is not known.
         power = ranks & (ranks - 1) == 0
-        alone_there = {"tp_alone": ranks if power else None, "ep_alone": 1 if cut.ep == 1 else ranks}
+        alone_there = {"tp_alone": ranks if power else None, "ep_alone": 1 if parallelism.ep == 1 else ranks}
         return t.cast(Parallel, {**spread(profile), **alone_there})
     alone = next((tp for tp in range(ranks, 0, -1) if _fits(facts, tp, 1)), 1)
-    ep_alone = alone if cut.ep > 1 and _fits(facts, alone, alone) else 1
+    ep_alone = alone if parallelism.ep > 1 and _fits(facts, alone, alone) else 1
     return t.cast(Parallel, {**spread(profile), "tp_alone": alone, "ep_alone": ep_alone})
 
 
@@ -134,7 +140,7 @@ def model_facts(
     }
     if facts is None:
         return t.cast(Model, asked)
-    moe, cut = facts.moe, profile.cut
+    moe, parallelism = facts.moe, profile.parallelism
     asked |= {
         "architecture": facts.architecture,
         "hybrid": facts.hybrid,
@@ -154,17 +160,17 @@ def model_facts(
         "value_dims_differ": {a.head_dim for a in facts.attention if a.window}
         not in (set(), {a.head_dim for a in facts.attention if not a.window}),
         "merge_state_threads": max(
-            (merge_state_threads(a.heads, a.head_dim, cut.tp) for a in facts.attention), default=0
+            (merge_state_threads(a.heads, a.head_dim, parallelism.tp) for a in facts.attention), default=0
         ),
-        "kv_heads_misfit": kv_heads_misfit(facts, cut.tp),
+        "kv_heads_misfit": kv_heads_misfit(facts, parallelism.tp),
         **able(facts.architecture, profile.engine.name, profile.engine.version, overlays),
         "class_versions": having(facts.architecture, profile.engine.name, overlays),
     }
     if moe:
-        rows = (2 if moe.gated else 1) * moe.intermediate * cut.ep // cut.tp
+        rows = (2 if moe.gated else 1) * moe.intermediate * parallelism.ep // parallelism.tp
         asked |= {
             "gated_experts": moe.gated,
-            "experts_per_gpu": moe.experts // cut.ep,
+            "experts_per_gpu": moe.experts // parallelism.ep,
             "expert_rows": rows,
             "expert_rows_rest": rows % 128,
         }

@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 
 from ..model import estimate, speculation
 from ..model.memory import Free, Pools
-from ..model.model import Cut, check_cut
+from ..model.model import Parallelism, check_parallelism
 from ..profile import model_files
 from ..profile.profile import Profile, find, resolve
 from ..vocabulary import images, kept_secrets
@@ -180,13 +180,15 @@ class _Making:
     def changed(self, chosen: Profile, change: remedies.Change) -> remedies.Outcome | None:
         """Plan a profile with a remedy's change; None if it is refused."""
         settings = {**chosen.settings, **change.get("settings", {})}
-        spread = {"nodes": chosen.nodes, **_dict(chosen.cut), **change.get("parallel", {})}
-        cut = Cut(spread["tp"], spread["pp"], spread["ep"])
+        spread = {"nodes": chosen.nodes, **_dict(chosen.parallelism), **change.get("parallel", {})}
+        parallelism = Parallelism(spread["tp"], spread["pp"], spread["ep"])
         kept = {key: value for key, value in settings.items() if value is not None}
         try:
             if chosen.facts:
-                check_cut(chosen.facts, cut)
-            return self.planned(dataclasses.replace(chosen, nodes=spread["nodes"], cut=cut, settings=kept)).outcome
+                check_parallelism(chosen.facts, parallelism)
+            return self.planned(
+                dataclasses.replace(chosen, nodes=spread["nodes"], parallelism=parallelism, settings=kept)
+            ).outcome
         except CollectionError:
             return None
 
@@ -198,10 +200,10 @@ def request(
     files: t.Mapping[str, t.Any] | None = None,
 ) -> Request:
     """Read a profile and lay the owner's overrides on it; the arguments are those of `launch_plan`."""
-    laid, accept = _split(overrides)
+    profile_overrides, accept = _split(overrides)
     entry, of_files = model_files.laid_on(find(profile, knowledge_dirs), files, knowledge_dirs)
     known = base(knowledge_dirs)
-    chosen = resolve(entry, laid, known.tables)
+    chosen = resolve(entry, profile_overrides, known.tables)
     kept_secrets.of_profile(chosen.settings, chosen.environment)
     return Request(entry, chosen, known, accept, tuple(knowledge_dirs), of_files)
 
@@ -241,7 +243,7 @@ def plan_of(asked: Request, cluster: Cluster = ANYWHERE, build: BuildArgv | None
         "verdict": state,
         "conflict": found.conflict,
         "engine": {"name": chosen.engine.name, "version": chosen.engine.version, "image": chosen.engine.image},
-        "parallel": {"nodes": chosen.nodes, **_dict(chosen.cut)},
+        "parallel": {"nodes": chosen.nodes, **_dict(chosen.parallelism)},
         "settings": found.settings,
         "environment": dict(chosen.environment),
         "added": found.added,
@@ -304,8 +306,8 @@ def memory_plan(
     cluster: Cluster = ANYWHERE,
 ) -> Plain:
     """Return the memory plan of a single rank: the engine's knob with floor, ceiling and chosen value, and the pools."""
-    laid, _accept = _split(overrides)
-    chosen = resolve(find(profile, knowledge_dirs), laid)
+    profile_overrides, _accept = _split(overrides)
+    chosen = resolve(find(profile, knowledge_dirs), profile_overrides)
     if chosen.facts is None:
         raise CollectionError(
             f"profile {chosen.id!r}: facts: the model's facts are unknown, so its memory is not planned. "

@@ -30,13 +30,13 @@ class Rank:
 
 def _spread(profile: Profile, rank: int, start: Start) -> dict[str, t.Any]:
     """Return what the plan itself sets for a rank, by canonical names."""
-    cut = profile.cut
-    own: dict[str, t.Any] = {"model": profile.model, "tp_size": cut.tp}
+    parallelism = profile.parallelism
+    own: dict[str, t.Any] = {"model": profile.model, "tp_size": parallelism.tp}
     vllm = profile.engine.name == "vllm"
-    if cut.pp > 1 or not vllm:
-        own["pp_size"] = cut.pp
-    if cut.ep > 1:
-        own["ep_size"] = cut.ep
+    if parallelism.pp > 1 or not vllm:
+        own["pp_size"] = parallelism.pp
+    if parallelism.ep > 1:
+        own["ep_size"] = parallelism.ep
     if vllm and rank > 0:
         own["headless"] = True
     else:

@@ -106,10 +106,10 @@ def _measured_weights(profile: Profile, known: t.Sequence[knowledge.Entry]) -> t
         same = (model_key(entry["model"]), entry["engine"], entry["tp"], entry["pp"]) == (
             model_key(profile.model),
             profile.engine.name,
-            profile.cut.tp,
-            profile.cut.pp,
+            profile.parallelism.tp,
+            profile.parallelism.pp,
         )
-        if same and entry.get("ep", profile.cut.ep) == profile.cut.ep:
+        if same and entry.get("ep", profile.parallelism.ep) == profile.parallelism.ep:
             return entry["weights_gib"], f"measured: {entry['source'][0]}", bool(entry.get("with_head"))
     return None
 
@@ -132,7 +132,7 @@ def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known
     engine, settings, facts_ = profile.engine, profile.settings, t.cast(Facts, profile.facts)
     found = vllm_cache.kinds(
         facts_,
-        profile.cut,
+        profile.parallelism,
         settings,
         head=head,
         drafts=draft.steps if draft else 0,
@@ -142,7 +142,9 @@ def _layout(profile: Profile, draft: speculation.Draft | None, head: bool, known
     )
     ratio = known.constant("memory.vllm_group_ratio", engine.name, engine.version)
     ahead = (
-        known.constant("memory.vllm_batches", engine.name, engine.version) if profile.cut.pp == 1 else profile.cut.pp
+        known.constant("memory.vllm_batches", engine.name, engine.version)
+        if profile.parallelism.pp == 1
+        else profile.parallelism.pp
     )
     batched = settings.get("chunked_prefill_size")
     return vllm_cache.layout(
@@ -163,12 +165,14 @@ def pools_of(
     need = memory.demand(
         profile.facts,
         profile.precision,
-        profile.cut,
+        profile.parallelism,
         profile.settings,
         dataclasses.replace(given, load=given.load + _kept_by_loader(profile, known)),
         engine=profile.engine.name,
         head=head,
-        drafter_gib=drafter.params * BYTES[drafter.precision] / profile.cut.tp / GIB if drafter and draft else 0.0,
+        drafter_gib=drafter.params * BYTES[drafter.precision] / profile.parallelism.tp / GIB
+        if drafter and draft
+        else 0.0,
         measured_weights=measured[:2] if measured else None,
         all_layers=facts.all_layers(profile),
     )
@@ -271,5 +275,5 @@ def running(profile: Profile, draft: speculation.Draft | None, known: Base) -> r
         known.tables,
         engine.name,
         engine.version,
-        profile.cut.tp,
+        profile.parallelism.tp,
     )

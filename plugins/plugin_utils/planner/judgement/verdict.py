@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge,
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
 
 from ..model import memory, speculation
-from ..model.model import Cut, Facts
+from ..model.model import Facts, Parallelism
 from ..profile.profile import Drafter, Engine, Profile
 from ..vocabulary import images
 from ..vocabulary.hub_names import model_key
@@ -105,7 +105,7 @@ def _row_run(row: evidence.Row, made: _Made, known: Base) -> evidence.Run:
         proven="",
         engine=Engine(run.engine, run.version, "", run.image),
         nodes=run.nodes,
-        cut=Cut(run.tp, run.pp, run.ep),
+        parallelism=Parallelism(run.tp, run.pp, run.ep),
         settings=run.settings,
         environment=run.environment,
         facts=made.facts,
@@ -133,9 +133,9 @@ def _run(profile: Profile, runs: resolved.Resolved, document: t.Mapping[str, t.A
         version=profile.engine.version,
         image=profile.engine.image,
         nodes=profile.nodes,
-        tp=profile.cut.tp,
-        pp=profile.cut.pp,
-        ep=profile.cut.ep,
+        tp=profile.parallelism.tp,
+        pp=profile.parallelism.pp,
+        ep=profile.parallelism.ep,
         settings=profile.settings,
         revision=profile.revision,
         environment=profile.environment,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
-from .model import BYTES, Cut, Facts, Format, Moe, Tensors, kv_bytes, state_bytes, tensors
+from .model import BYTES, Facts, Format, Moe, Parallelism, Tensors, kv_bytes, state_bytes, tensors
 from .speculation import FROZEN, Draft
 
 KIND = "estimates"
@@ -77,7 +77,7 @@ class Served(t.Protocol):
         """Return the model's facts, None if unknown."""
 
     @property
-    def cut(self) -> Cut:
+    def parallelism(self) -> Parallelism:
         """Return the parallelism."""
 
     @property
@@ -178,24 +178,24 @@ class _Weights:
 
 
 @functools.lru_cache(maxsize=512)
-def _weights(facts: Facts, precision: tuple[tuple[str, t.Any], ...], cut: Cut) -> _Weights:
+def _weights(facts: Facts, precision: tuple[tuple[str, t.Any], ...], parallelism: Parallelism) -> _Weights:
     stored = {kind: form if isinstance(form, str) else dict(form) for kind, form in precision}
-    items = tuple(tensors(facts, stored, cut))
+    items = tuple(tensors(facts, stored, parallelism))
     each, experts, params = _Sum(), _Sum(), 0.0
     for item in items:
         if item.kind in ("embeddings", "lookup", "vision", "head"):  # a token reads only a few rows of a lookup table
             continue
-        if item.cut == "experts" and facts.moe:
+        if item.sharding == "experts" and facts.moe:
             experts.more(item.precision, item.bytes)
-            params += item.params / cut.tp * facts.moe.top_k / facts.moe.experts
+            params += item.params / parallelism.tp * facts.moe.top_k / facts.moe.experts
         else:
-            share = cut.tp if item.cut == "tp" else 1
+            share = parallelism.tp if item.sharding == "tp" else 1
             each.more(item.precision, item.bytes / share)
             params += item.params / share
     output = _output_layer(items, facts)
     for form, size in output:
-        each.more(form, size / cut.tp)
-        params += size / BYTES[form] / cut.tp
+        each.more(form, size / parallelism.tp)
+        params += size / BYTES[form] / parallelism.tp
     head = tuple(item for item in items if item.kind == "head")
     return _Weights(tuple(each.items()), tuple(experts.items()), params, head, tuple(output))
 
@@ -219,7 +219,9 @@ def _join(found: _Sum, blocks: float, tokens: float, hidden: int, ranks: int, tr
     found.more("wire", sent / (figures.links_gb_s[transport] * GB))
 
 
-def _denoising(found: _Sum, facts: Facts, weights: _Weights, cut: Cut, tokens: float, figures: Figures) -> None:
+def _denoising(
+    found: _Sum, facts: Facts, weights: _Weights, parallelism: Parallelism, tokens: float, figures: Figures
+) -> None:
     """Add the work after a pass over canvases: each token has a distribution over the whole vocabulary.
 
     vLLM 0.25.1, 0.29.0 models/diffusion_gemma.py (_compiled_sample_step): the sampler makes canvas_copies FP32 copies of it,
@@ -227,9 +229,9 @@ def _denoising(found: _Sum, facts: Facts, weights: _Weights, cut: Cut, tokens: f
     """
     bandwidth = figures.bandwidth_gb_s * GB
     found.more("cache", figures.canvas_copies * tokens * facts.vocab_size * (4 + 4) / bandwidth)
-    found.more("compute", 2 * tokens * facts.vocab_size * facts.hidden_size / cut.tp / figures.flops)
+    found.more("compute", 2 * tokens * facts.vocab_size * facts.hidden_size / parallelism.tp / figures.flops)
     for precision, size in weights.output:
-        found.more(f"read.{_WIDTH[precision]}", size / cut.tp / bandwidth)
+        found.more(f"read.{_WIDTH[precision]}", size / parallelism.tp / bandwidth)
 
 
 def work(
@@ -248,7 +250,7 @@ def work(
     drafting: passes of a drafter.
     Raises CollectionError if the model is unknown.
     """
-    facts, cut = profile.facts, profile.cut
+    facts, parallelism = profile.facts, profile.parallelism
     if facts is None:
         raise CollectionError(f"profile {profile.id!r}: facts: without them no speed is estimated.")
     transport = str(settings.get("nccl_transport") or "roce")
@@ -257,7 +259,7 @@ def work(
     tokens = requests * verified
     reach = 1 + figures.spread["others"] * (requests - 1) + figures.spread["drafts"] * requests * (verified - 1)
     bandwidth = figures.bandwidth_gb_s * GB
-    weights = _weights(facts, _key(profile.precision), cut)
+    weights = _weights(facts, _key(profile.precision), parallelism)
     found = _Sum()
 
     def read(item_precision: str, size: float, kind: str = "read") -> None:
@@ -265,8 +267,8 @@ def work(
 
     def experts(size: float, reached_by: float) -> float:
         moe = t.cast(Moe, facts.moe)  # only models with experts have tensors split by experts
-        reached = busiest(moe.experts, distinct(moe.experts, moe.top_k, reached_by), cut.ep)
-        return reached / moe.experts * size / (cut.tp // cut.ep)
+        reached = busiest(moe.experts, distinct(moe.experts, moe.top_k, reached_by), parallelism.ep)
+        return reached / moe.experts * size / (parallelism.tp // parallelism.ep)
 
     for precision, size in weights.each:
         read(precision, size)
@@ -275,11 +277,11 @@ def work(
     found.more("compute", 2 * weights.params * tokens / figures.flops)
 
     if block:
-        _denoising(found, facts, weights, cut, tokens, figures)
+        _denoising(found, facts, weights, parallelism, tokens, figures)
     own_head = bool(draft and facts.head and not profile.drafter)
     length = figures.context if context is None else context
     window = max((a.window for a in facts.attention if a.window), default=0)
-    whole = Cut(cut.tp, 1, cut.ep)
+    whole = Parallelism(parallelism.tp, 1, parallelism.ep)
     dtype = str(settings.get("kv_cache_dtype", "auto"))
     share = min(1.0, window / length) if window else 1.0
     cache = kv_bytes(facts, dtype, whole, own_head, share, length) * length
@@ -294,24 +296,24 @@ def work(
     graphs = settings.get("cuda_graph_max_bs")
     if settings.get("disable_cuda_graph") or (isinstance(graphs, int) and requests > graphs):
         found.more("eager", blocks)
-    _join(found, blocks + 1, tokens, facts.hidden_size, cut.tp, transport, figures)
+    _join(found, blocks + 1, tokens, facts.hidden_size, parallelism.tp, transport, figures)
     found.more(f"step.{profile.engine.name}", 1.0)
     found.more("request", requests)
-    found.more("stages", cut.pp - 1.0)
+    found.more("stages", parallelism.pp - 1.0)
     if draft:
         passes = 1 if draft.algorithm.upper() in BLOCK_DRAFTERS else draft.steps
         found.more("drafting", passes)
         if own_head and facts.head:
             for item in weights.head:
-                share = cut.tp if item.cut == "tp" else 1
-                size = experts(item.bytes, reach / verified) if item.cut == "experts" else item.bytes / share
+                share = parallelism.tp if item.sharding == "tp" else 1
+                size = experts(item.bytes, reach / verified) if item.sharding == "experts" else item.bytes / share
                 read(item.precision, passes * size)
             for precision, size in weights.output:
-                read(precision, passes * size / cut.tp)
-            _join(found, passes * facts.head.blocks, requests, facts.hidden_size, cut.tp, transport, figures)
+                read(precision, passes * size / parallelism.tp)
+            _join(found, passes * facts.head.blocks, requests, facts.hidden_size, parallelism.tp, transport, figures)
         elif profile.drafter:
             size = profile.drafter.params * BYTES[profile.drafter.precision]
-            read(profile.drafter.precision, passes * size / cut.tp)
+            read(profile.drafter.precision, passes * size / parallelism.tp)
     return dict(found)
 
 
@@ -338,7 +340,7 @@ def tokens_per_second(
     """
     limit = settings.get("max_running_requests")
     running = min(requests, limit) if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0 else requests
-    batches = min(running, profile.cut.pp)
+    batches = min(running, profile.parallelism.pp)
     took = seconds(work(profile, settings, draft, running / batches, figures, context), figures)
     if accepted is None:
         accepted = _yield(profile.facts, draft, figures)
@@ -395,8 +397,8 @@ def estimate(
         return None
     runs = draft if draft is None or draft.steps else None
     made = {f"n{n}": tokens_per_second(profile, settings, runs, n, figures) for n in LEVELS}
-    cut = profile.cut
-    rare = cut.pp > 1 or (cut.tp > 1 and settings.get("nccl_transport") == "socket")
+    parallelism = profile.parallelism
+    rare = parallelism.pp > 1 or (parallelism.tp > 1 and settings.get("nccl_transport") == "socket")
     kind = "plain" if not runs else "blocks" if runs.algorithm.upper() in BLOCK_DRAFTERS else "drafted"
     factors = figures.interval["rare" if rare or kernels else kind if kind in figures.interval else "drafted"]
     least, most = 1.0, 1.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
-from .model import Cut, Facts, Format, Nvfp4Layout, gpu_bytes, kv_bytes, scale_bytes, state_bytes
+from .model import Facts, Format, Nvfp4Layout, Parallelism, gpu_bytes, kv_bytes, scale_bytes, state_bytes
 from .vllm_cache import BLOCK, Kind, Layout
 
 SGLANG_KNOB = "mem_fraction_static"
@@ -223,7 +223,7 @@ def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
 def demand(
     facts: Facts,
     precision: t.Mapping[str, Format],
-    cut: Cut,
+    parallelism: Parallelism,
     settings: t.Mapping[str, t.Any],
     assumed: Assumed,
     *,
@@ -241,7 +241,9 @@ def demand(
     On unified memory both engines read MemAvailable, so what a start takes besides its tensors counts: SGLang logs it as
     weights (0.5.12 model_runner.py:1547, utils/common.py:549), vLLM as "non-torch" (0.17.1 utils/mem_utils.py:105-131).
     """
-    by_kind = {kind: size / GIB for kind, size in gpu_bytes(facts, precision, cut, head, assumed.layout).items()}
+    by_kind = {
+        kind: size / GIB for kind, size in gpu_bytes(facts, precision, parallelism, head, assumed.layout).items()
+    }
     own_head = by_kind.pop("head", 0.0)
     if settings.get("lookup_on_disk"):
         by_kind.pop("lookup", None)
@@ -259,7 +261,7 @@ def demand(
         # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as fit into a
         # batch go through the tower, and their output is kept.
         activations += facts.vision.pictures(chunk) * facts.vision.peak_bytes / GIB
-    pooled = replace(cut, pp=1) if all_layers else cut
+    pooled = replace(parallelism, pp=1) if all_layers else parallelism
     sampler = _sampler(facts, settings.get("max_running_requests"), assumed.canvases)
     if engine == "sglang" and sampler:  # everything allocated after the pools is in its reserve
         activations, sampler = activations + sampler.needed, None
@@ -285,7 +287,10 @@ def demand(
         graphs=0.0 if eager else assumed.graphs,
         activations=activations,
         context=assumed.load if engine == "vllm" else assumed.context,
-        load_peak=weights + own_head + drafter_gib + (scale_bytes(facts, precision, cut) / GIB if twice else 0.0),
+        load_peak=weights
+        + own_head
+        + drafter_gib
+        + (scale_bytes(facts, precision, parallelism) / GIB if twice else 0.0),
         sampler=sampler,
     )
 

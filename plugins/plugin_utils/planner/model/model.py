@@ -265,7 +265,7 @@ class Tensors:
     kind: str
     params: float
     precision: str
-    cut: t.Literal["tp", "experts", "none"]
+    sharding: t.Literal["tp", "experts", "none"]
 
     @property
     def bytes(self) -> float:
@@ -274,7 +274,7 @@ class Tensors:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Parallelism:
     """How a model is spread: tensor, pipeline and expert parallelism."""
 
     tp: int = 1
@@ -299,11 +299,11 @@ def formats(stored: Format, whole: float) -> dict[str, float]:
 
 
 def _stored(
-    kind: str, params: float, stored: Format, cut: t.Literal["tp", "experts", "none"], whole: float | None = None
+    kind: str, params: float, stored: Format, sharding: t.Literal["tp", "experts", "none"], whole: float | None = None
 ) -> list[Tensors]:
     """List a kind's weights by format. whole: the checkpoint's count, if params includes copies."""
     shares = formats(stored, whole or params)
-    return [Tensors(kind, params * share, name, cut) for name, share in shares.items() if share]
+    return [Tensors(kind, params * share, name, sharding) for name, share in shares.items() if share]
 
 
 def _attention_params(facts: Facts, a: Attention, tp: int) -> tuple[float, float]:
@@ -355,11 +355,11 @@ def _blocks(
     attention: t.Sequence[Attention],
     compressed: t.Sequence[Compressed],
     precision: t.Mapping[str, Format],
-    cut: Cut,
+    parallelism: Parallelism,
     prefix: str = "",
 ) -> list[Tensors]:
     found: list[Tensors] = []
-    counted = [_attention_params(facts, a, cut.tp) for a in attention]
+    counted = [_attention_params(facts, a, parallelism.tp) for a in attention]
     latent = [_mla_params(facts, block.mla)] if block.mla else []
     latent += [compressed_params(c, facts.hidden_size) for c in compressed]
     latent += [(0.0, float(a.layers * indexer_params(a.indexer, facts.hidden_size))) for a in attention if a.indexer]
@@ -379,10 +379,10 @@ def _blocks(
     return found
 
 
-def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = None) -> list[Tensors]:
+def tensors(facts: Facts, precision: t.Mapping[str, Format], parallelism: Parallelism | None = None) -> list[Tensors]:
     """List a model's weights by kind and format. Norms and biases are left out: they are less than one in a thousand."""
-    cut = cut or Cut()
-    found = _blocks(facts, facts, facts.attention, facts.compressed, precision, cut)
+    parallelism = parallelism or Parallelism()
+    found = _blocks(facts, facts, facts.attention, facts.compressed, precision, parallelism)
     if facts.linear:
         found += _stored("linear", _linear_params(facts, facts.linear), precision["linear"], "tp")
     tables = 1 if facts.tied_embeddings else 2
@@ -398,7 +398,7 @@ def tensors(facts: Facts, precision: t.Mapping[str, Format], cut: Cut | None = N
         same = dict.fromkeys(precision, precision["head"])
         attention = (facts.head.attention,) if facts.head.attention else ()
         compressed = (facts.head.compressed,) if facts.head.compressed else ()
-        found += _blocks(facts, facts.head, attention, compressed, same, cut, "head")
+        found += _blocks(facts, facts.head, attention, compressed, same, parallelism, "head")
         found += _stored("head", head_params(facts, facts.head), precision["head"], "none")
     return found
 
@@ -426,20 +426,22 @@ class Nvfp4Layout:
     mxfp4_width: int = 1
 
 
-def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, layout: Nvfp4Layout) -> float:
+def _expert_bytes(
+    total: float, precision: str, moe: Moe, width: int, parallelism: Parallelism, layout: Nvfp4Layout
+) -> float:
     """Bytes of the routed experts on one GPU, with the engine's padding and second copies.
 
     SGLang, modelopt_quant.py, ModelOptNvFp4FusedMoEMethod: it pads the rows of the first matrix, and with them the columns of
     the second; the first matrix's swizzled scales then no longer fit in their own storage and are kept beside it.
     Replayed with torch 2.11 (allocations of 0.5.12 in order): 79.64 and 20.76 GiB for the two shapes that the tests use.
     """
-    share = total / (cut.tp * cut.pp)  # EP × the remaining TP is always TP parts in total
-    rows = moe.intermediate / (cut.tp / cut.ep)
+    share = total / (parallelism.tp * parallelism.pp)  # EP × the remaining TP is always TP parts in total
+    rows = moe.intermediate / (parallelism.tp / parallelism.ep)
     if precision == "mxfp4":
         return share * aligned(rows, layout.mxfp4_rows) / rows * aligned(width, layout.mxfp4_width) / width
     if precision != "nvfp4":
         return share
-    experts, group = moe.layers * moe.experts / cut.ep / cut.pp, NVFP4_GROUP
+    experts, group = moe.layers * moe.experts / parallelism.ep / parallelism.pp, NVFP4_GROUP
     padded = aligned(rows, layout.row_multiple) if layout.row_multiple else rows
     if moe.gated or padded == rows:
         scales = experts * (3 if moe.gated else 2) * rows * width / group
@@ -449,33 +451,37 @@ def _expert_bytes(total: float, precision: str, moe: Moe, width: int, cut: Cut, 
 
 
 def gpu_bytes(
-    facts: Facts, precision: t.Mapping[str, Format], cut: Cut, head: bool, layout: Nvfp4Layout | None = None
+    facts: Facts,
+    precision: t.Mapping[str, Format],
+    parallelism: Parallelism,
+    head: bool,
+    layout: Nvfp4Layout | None = None,
 ) -> dict[str, float]:
     """Bytes of weights on one GPU, by kind. head: whether the model's own prediction head is loaded."""
     layout = layout or Nvfp4Layout()
     found: dict[str, float] = {}
-    for item in tensors(facts, precision, cut):
+    for item in tensors(facts, precision, parallelism):
         if item.kind == "head" and not head:
             continue
         # The head is on the last pipeline stage; embeddings are on the first, the output layer on the last.
-        stages = 1 if item.kind in ("head", "embeddings", "lookup", "vision") else cut.pp
-        if item.cut == "experts":
+        stages = 1 if item.kind in ("head", "embeddings", "lookup", "vision") else parallelism.pp
+        if item.sharding == "experts":
             moe = facts.head.moe if item.kind == "head" and facts.head else facts.moe
             if moe is None:
                 raise CollectionError(
                     f"{item.kind}: tensors cut by experts, but the model states no experts (moe). Add them."
                 )
-            own = Cut(cut.tp, stages, cut.ep)
+            own = Parallelism(parallelism.tp, stages, parallelism.ep)
             size = _expert_bytes(item.bytes, item.precision, moe, moe.latent or facts.hidden_size, own, layout)
         else:
-            size = item.bytes / (cut.tp if item.cut == "tp" else 1) / stages
+            size = item.bytes / (parallelism.tp if item.sharding == "tp" else 1) / stages
             if item.precision == "nvfp4":
-                size += (layout.scale_copies - 1) * item.params / (cut.tp * stages) / NVFP4_GROUP
+                size += (layout.scale_copies - 1) * item.params / (parallelism.tp * stages) / NVFP4_GROUP
         found[item.kind] = found.get(item.kind, 0.0) + size
     return found
 
 
-def scale_bytes(facts: Facts, precision: t.Mapping[str, Format], cut: Cut) -> float:
+def scale_bytes(facts: Facts, precision: t.Mapping[str, Format], parallelism: Parallelism) -> float:
     """Bytes of the experts' block scales on one GPU: they are held twice while a checkpoint loads.
 
     SGLang, modelopt_quant.py, create_weights: placeholders for the swizzled scales beside the scales.
@@ -484,11 +490,16 @@ def scale_bytes(facts: Facts, precision: t.Mapping[str, Format], cut: Cut) -> fl
         return 0.0
     moe = facts.moe
     params = moe.layers * moe.experts * (3 if moe.gated else 2) * (moe.latent or facts.hidden_size) * moe.intermediate
-    return params / NVFP4_GROUP / (cut.tp * cut.pp)
+    return params / NVFP4_GROUP / (parallelism.tp * parallelism.pp)
 
 
 def kv_bytes(
-    facts: Facts, dtype: str, cut: Cut, head: bool = False, window_share: float = 1.0, length: float | None = None
+    facts: Facts,
+    dtype: str,
+    parallelism: Parallelism,
+    head: bool = False,
+    window_share: float = 1.0,
+    length: float | None = None,
 ) -> float:
     """Bytes of cache per token on one GPU.
 
@@ -502,7 +513,7 @@ def kv_bytes(
     size = KV_BYTES.get(dtype, 2.0)
 
     def per_layer(a: Attention) -> float:
-        values = max(a.kv_heads / cut.tp, 1) * (a.head_dim + a.values) * size
+        values = max(a.kv_heads / parallelism.tp, 1) * (a.head_dim + a.values) * size
         if a.indexer is None:
             return values
         # The indexer's keys are BF16, and every rank holds all of them: vLLM 0.33.0, models/qwen4_exp/common/qsa_cache.py.
@@ -510,11 +521,12 @@ def kv_bytes(
         return values * chosen + a.indexer.head_dim * 2 / a.indexer.ratio
 
     total = sum(
-        a.layers / cut.pp * per_layer(a) * (window_share if a.window is not None else 1.0) for a in facts.attention
+        a.layers / parallelism.pp * per_layer(a) * (window_share if a.window is not None else 1.0)
+        for a in facts.attention
     )
     if facts.mla:
-        total += facts.mla.layers / cut.pp * (facts.mla.kv_lora_rank + facts.mla.rope_dim) * size
-    total += compressed_bytes(facts.compressed, size, length) / cut.pp
+        total += facts.mla.layers / parallelism.pp * (facts.mla.kv_lora_rank + facts.mla.rope_dim) * size
+    total += compressed_bytes(facts.compressed, size, length) / parallelism.pp
     if head and facts.head:
         if facts.head.compressed:
             total += compressed_bytes([facts.head.compressed], size, length)
@@ -525,7 +537,7 @@ def kv_bytes(
     return total
 
 
-def state_bytes(linear: Linear, cut: Cut, drafts: int = 0) -> float:
+def state_bytes(linear: Linear, parallelism: Parallelism, drafts: int = 0) -> float:
     """Bytes of state per slot on one GPU: convolution and recurrent state.
 
     drafts: extra tokens that the convolution keeps (vLLM 0.17.1 layers/mamba/mamba_utils.py, num_spec).
@@ -533,19 +545,25 @@ def state_bytes(linear: Linear, cut: Cut, drafts: int = 0) -> float:
     SGLang 0.5.12 configs/mamba_utils.py (Mamba2StateShape, mamba_cache_per_req): conv (kernel − 1) × width in BF16,
     state heads × head_dim × state size in `mamba_ssm_dtype`.
     """
-    conv = (linear.conv - 1 + drafts) * linear.conv_width / cut.tp * 2
-    state = linear.value_heads / cut.tp * linear.value_dim * linear.key_dim * linear.state_bytes
-    return linear.layers / cut.pp * (conv + state)
+    conv = (linear.conv - 1 + drafts) * linear.conv_width / parallelism.tp * 2
+    state = linear.value_heads / parallelism.tp * linear.value_dim * linear.key_dim * linear.state_bytes
+    return linear.layers / parallelism.pp * (conv + state)
 
 
-def check_cut(facts: Facts, cut: Cut) -> None:
+def check_parallelism(facts: Facts, parallelism: Parallelism) -> None:
     """Reject a split that no engine supports: CollectionError names what does not divide."""
-    if cut.tp % cut.ep:
-        raise CollectionError(f"ep: {cut.ep} does not divide tp {cut.tp}. Choose ep 1 or a divisor of tp.")
+    if parallelism.tp % parallelism.ep:
+        raise CollectionError(
+            f"ep: {parallelism.ep} does not divide tp {parallelism.tp}. Choose ep 1 or a divisor of tp."
+        )
     heads = {a.heads for a in facts.attention} | {c.heads for c in facts.compressed}
     heads |= {facts.mla.heads} if facts.mla else set()
-    bad = sorted(count for count in heads if count % cut.tp)
+    bad = sorted(count for count in heads if count % parallelism.tp)
     if bad:
-        raise CollectionError(f"tp: {cut.tp} does not divide the {bad[0]} attention heads of {facts.architecture}.")
-    if facts.moe and facts.moe.experts % cut.ep:
-        raise CollectionError(f"ep: {cut.ep} does not divide the {facts.moe.experts} experts of {facts.architecture}.")
+        raise CollectionError(
+            f"tp: {parallelism.tp} does not divide the {bad[0]} attention heads of {facts.architecture}."
+        )
+    if facts.moe and facts.moe.experts % parallelism.ep:
+        raise CollectionError(
+            f"ep: {parallelism.ep} does not divide the {facts.moe.experts} experts of {facts.architecture}."
+        )

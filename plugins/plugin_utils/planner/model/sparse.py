@@ -131,8 +131,8 @@ def compressed_parts(c: Compressed, hidden: int) -> dict[str, int]:
 def compressed_params(c: Compressed, hidden: int) -> tuple[float, float]:
     """Return the weights of all layers: those that are sharded, and those that every rank holds."""
     parts = compressed_parts(c, hidden)
-    cut = sum(parts[name] for name in ("q_b", "o_a", "o_b"))
-    return float(c.layers * cut), float(c.layers * (sum(parts.values()) - cut))
+    sharded = sum(parts[name] for name in ("q_b", "o_a", "o_b"))
+    return float(c.layers * sharded), float(c.layers * (sum(parts.values()) - sharded))
 
 
 def entry_bytes(c: Compressed, size: float) -> float:

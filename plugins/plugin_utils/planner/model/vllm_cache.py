@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
-from .model import KV_BYTES, Attention, Cut, Facts, state_bytes
+from .model import KV_BYTES, Attention, Facts, Parallelism, state_bytes
 from .sparse import ALIGNED, ALIGNED_PLAIN, Compressed, aligned, entry_bytes, index_bytes, overlap
 
 BLOCK = 16
@@ -115,13 +115,13 @@ class Layout:
         return self.blocks(size) // len(self.groups) * min(group.block for group in self.groups) if self.groups else 0
 
 
-def _token_bytes(a: Attention, dtype: str, cut: Cut) -> float:
-    return max(a.kv_heads / cut.tp, 1) * (a.head_dim + a.values) * KV_BYTES.get(dtype, 2.0)
+def _token_bytes(a: Attention, dtype: str, parallelism: Parallelism) -> float:
+    return max(a.kv_heads / parallelism.tp, 1) * (a.head_dim + a.values) * KV_BYTES.get(dtype, 2.0)
 
 
 def kinds(
     facts: Facts,
-    cut: Cut,
+    parallelism: Parallelism,
     settings: t.Mapping[str, t.Any],
     *,
     head: bool = False,
@@ -140,7 +140,7 @@ def kinds(
     asked = settings.get("block_size") or settings.get("page_size")
     block = asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else None
     if facts.compressed:
-        latent = [replace(c, layers=math.ceil(c.layers / cut.pp)) for c in facts.compressed]
+        latent = [replace(c, layers=math.ceil(c.layers / parallelism.pp)) for c in facts.compressed]
         if head and facts.head and facts.head.compressed:
             latent.append(facts.head.compressed)
         return compressed_kinds(latent, KV_BYTES.get(dtype, 2.0), block or COMPRESSED_BLOCK)
@@ -158,19 +158,21 @@ def kinds(
 
     for m in mla:
         size = MLA_TOKEN_BYTES.get(dtype) or (m.kv_lora_rank + m.rope_dim) * KV_BYTES.get(dtype, 2.0)
-        add((0, size, None), m.layers / cut.pp, size)
+        add((0, size, None), m.layers / parallelism.pp, size)
     for a in attention:
         add(
-            (max(a.kv_heads / cut.tp, 1), a.head_dim + a.values, a.window),
-            a.layers / cut.pp,
-            _token_bytes(a, dtype, cut),
+            (max(a.kv_heads / parallelism.tp, 1), a.head_dim + a.values, a.window),
+            a.layers / parallelism.pp,
+            _token_bytes(a, dtype, parallelism),
         )
     tokens = block or (MLA_BLOCK if facts.mla else BLOCK)
     found: list[Kind] = []
     if facts.linear:
-        layers = math.ceil(facts.linear.layers / cut.pp)
+        layers = math.ceil(facts.linear.layers / parallelism.pp)
         kept = STATE_BYTES.get(str(settings.get("mamba_ssm_cache_dtype")), facts.linear.state_bytes)
-        state = state_bytes(replace(facts.linear, state_bytes=kept), cut, drafts) / (facts.linear.layers / cut.pp)
+        state = state_bytes(replace(facts.linear, state_bytes=kept), parallelism, drafts) / (
+            facts.linear.layers / parallelism.pp
+        )
         if not merged:
             return [Kind(layers, state, BLOCK, None, 1 + drafts)]
         own = next(size for _layers, size in merged.values())
@@ -182,7 +184,11 @@ def kinds(
         if facts.lookup and facts.lookup.conv:
             found.append(Kind(facts.lookup.layers, 0.0, tokens, None, states))
     for a in drafter:
-        add((max(a.kv_heads / cut.tp, 1), a.head_dim + a.values, a.window), a.layers, _token_bytes(a, dtype, cut))
+        add(
+            (max(a.kv_heads / parallelism.tp, 1), a.head_dim + a.values, a.window),
+            a.layers,
+            _token_bytes(a, dtype, parallelism),
+        )
     keys = max((a.indexer.head_dim * 2 / a.indexer.ratio for a in attention if a.indexer), default=0.0)
     for (_heads, _width, window), (number, size) in merged.items():
         found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))

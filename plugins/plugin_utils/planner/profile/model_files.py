@@ -122,8 +122,8 @@ def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Fi
         f"No files of the model were found. Its facts are those of profile {sibling['profile']}, whose model has the same name but for "
         f"the format; it is {stored}. Memory and speed hold only if both are right. Looked in: {tried}."
     )
-    laid = {**entry, "facts": sibling["facts"], "precision": {**sibling["precision"], **entry.get("precision", {})}}
-    return laid, [_finding("facts.sibling", "warning", text, ways)]
+    merged = {**entry, "facts": sibling["facts"], "precision": {**sibling["precision"], **entry.get("precision", {})}}
+    return merged, [_finding("facts.sibling", "warning", text, ways)]
 
 
 def _finding(rule: str, severity: t.Literal["warning", "info"], message: str, remedy: str) -> Finding:

@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, near_names
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
-from ..model.model import Attention, Cut, Facts, Format, check_cut
+from ..model.model import Attention, Facts, Format, Parallelism, check_parallelism
 from ..vocabulary.hub_names import model_key
 from ..vocabulary.settings import Tables, canonical, laid_over, load_tables
 
@@ -82,7 +82,7 @@ class Profile:
     proven: str
     engine: Engine
     nodes: int
-    cut: Cut
+    parallelism: Parallelism
     settings: t.Mapping[str, t.Any]
     facts: Facts | None = None
     precision: t.Mapping[str, Format] = field(default_factory=dict)
@@ -235,11 +235,11 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
                 raise CollectionError(f"{said}: {key}: a dictionary is needed, not {layer[key]!r}.")
     chosen: Entry = {"engine": {}, "parallel": {}, "settings": {}, "environment": {}, "dropped": []}
     under: Entry = {}
-    heard = dict(layers)  # layers whose settings are for the final engine
+    applicable_layers = dict(layers)  # layers whose settings are for the final engine
     for where, layer in layers.items():
         if _changes_engine(chosen, layer):
             chosen["dropped"].append(_left_behind({**under, "engine": chosen["engine"]}, layer))
-            heard = dict(list(layers.items())[list(layers).index(where) :])
+            applicable_layers = dict(list(layers.items())[list(layers).index(where) :])
             chosen["engine"], under = {}, {}
         under = knowledge.merged(under, {key: layer.get(key, {}) for key in ("settings", "environment")})
         for key in ("engine", "parallel"):
@@ -259,7 +259,7 @@ def _layers(entry: Entry, variant: str, overrides: t.Mapping[str, t.Any], tables
         )
     dialect = tables.dialect(engine.name, engine.version)
     faults: list[CollectionError] = []
-    for where, layer in heard.items():
+    for where, layer in applicable_layers.items():
         try:
             settings, environment = canonical(layer.get("settings", {}), layer.get("environment", {}), dialect, where)
         except CollectionError as exc:
@@ -313,10 +313,10 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         facts = _facts(entry, name)
     except CollectionError as exc:
         faults.append(exc)
-    cut = Cut(parallel["tp"], parallel["pp"], parallel["ep"])
+    parallelism = Parallelism(parallel["tp"], parallel["pp"], parallel["ep"])
     if facts and spread:
         try:
-            check_cut(facts, cut)
+            check_parallelism(facts, parallelism)
         except CollectionError as exc:
             faults.append(CollectionError(f"profile {name!r}: parallel.{exc}"))
     if len(faults) == 1:
@@ -334,7 +334,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         proven=variants.get(variant, {}).get("proven", entry["proven"]),
         engine=engine,
         nodes=parallel["nodes"],
-        cut=cut,
+        parallelism=parallelism,
         settings=settings,
         facts=facts,
         precision=DEFAULT_PRECISION | entry.get("precision", {}),

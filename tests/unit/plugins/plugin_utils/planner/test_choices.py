@@ -88,7 +88,7 @@ def test_the_experts_of_gpt_oss_in_full_hang_on_what_is_installed() -> None:
     full = dataclasses.replace(base, precision={**base.precision, "experts": "bf16"})
     assert sizes.running(full, None, known).by["moe_runner_backend"] == "unknown"
     assert "moe_runner_backend" not in sizes.running(full, None, known).at_load
-    spread = dataclasses.replace(full, cut=dataclasses.replace(full.cut, tp=2, ep=2))
+    spread = dataclasses.replace(full, parallelism=dataclasses.replace(full.parallelism, tp=2, ep=2))
     assert "moe_runner_backend" in sizes.running(spread, None, known).at_load
 
 

@@ -43,11 +43,11 @@ SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
     # A pruned checkpoint has fewer experts.
     "sparkarena/Minimax-M3-v0-NVFP4": ("nvidia/MiniMax-M3-NVFP4", {}),
     **{
-        f"sparkarena/Minimax-M3-v0-NVFP4-REAP{cut}": (
+        f"sparkarena/Minimax-M3-v0-NVFP4-REAP{parallelism}": (
             "nvidia/MiniMax-M3-NVFP4",
             {"moe": {"layers": 57, "experts": left, "top_k": 4, "intermediate": 3072, "shared_intermediate": 3072}},
         )
-        for cut, left in ((25, 96), (50, 64))
+        for parallelism, left in ((25, 96), (50, 64))
     },
     "nvidia/Llama-3.3-70B-Instruct-NVFP4": ("meta-llama/Llama-3.3-70B-Instruct", {}),
     "deepseek-ai/DeepSeek-V4-Flash-Vision-Exp": ("deepseek-ai/DeepSeek-V4-Flash-0731", {}),

@@ -14,13 +14,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import estimate
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
-    Cut,
     Dense,
     Diffusion,
     Facts,
     Head,
     Linear,
     Moe,
+    Parallelism,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.sparse import (
     Compressed,
@@ -55,10 +55,10 @@ DENSE = Facts("Invented", 4096, 100000, 131072, (attention(40),), dense=Dense(40
 HYBRID = dataclasses.replace(FACTS, attention=(attention(10),), linear=Linear("gdn", 30, 16, 128, 32, 128))
 
 
-def profile(facts: Facts | None = FACTS, cut: Cut | None = None, **stored: str) -> Profile:
-    cut = cut or Cut()
+def profile(facts: Facts | None = FACTS, parallelism: Parallelism | None = None, **stored: str) -> Profile:
+    parallelism = parallelism or Parallelism()
     return Profile(
-        "invented", "", "", "invented/model", "reported", Engine("sglang", "0.5.12"), cut.tp * cut.pp, cut, {}, facts,
+        "invented", "", "", "invented/model", "reported", Engine("sglang", "0.5.12"), parallelism.tp * parallelism.pp, parallelism, {}, facts,
         DEFAULT_PRECISION | stored,
     )  # fmt: skip
 
@@ -73,14 +73,16 @@ def speed(
 BLOCKS = dataclasses.replace(DENSE, diffusion=Diffusion(canvas=256, steps=(12, 17, 30)))
 models = st.sampled_from([FACTS, DENSE, HYBRID, BLOCKS])
 levels = st.integers(1, 16)
-spreads = st.sampled_from([Cut(), Cut(2), Cut(4), Cut(4, 1, 4), Cut(2, 2)])
+spreads = st.sampled_from([Parallelism(), Parallelism(2), Parallelism(4), Parallelism(4, 1, 4), Parallelism(2, 2)])
 drafts = st.sampled_from([None, DRAFT, Draft("DFLASH", 6, 1, 7, False)])
 
 
 @given(models, levels, spreads, drafts, st.floats(1.01, 10))
-def test_more_bandwidth_is_never_slower(facts: Facts, n: int, cut: Cut, draft: Draft | None, factor: float) -> None:
+def test_more_bandwidth_is_never_slower(
+    facts: Facts, n: int, parallelism: Parallelism, draft: Draft | None, factor: float
+) -> None:
     faster = dataclasses.replace(FIGURES, bandwidth_gb_s=FIGURES.bandwidth_gb_s * factor)
-    assert speed(profile(facts, cut), n, draft, faster) > speed(profile(facts, cut), n, draft)
+    assert speed(profile(facts, parallelism), n, draft, faster) > speed(profile(facts, parallelism), n, draft)
 
 
 @given(
@@ -101,8 +103,10 @@ def test_a_longer_context_is_never_faster(facts: Facts, n: int, draft: Draft | N
 
 
 @given(models, spreads, drafts, st.integers(1, 63))
-def test_more_requests_take_a_longer_step_each(facts: Facts, cut: Cut, draft: Draft | None, n: int) -> None:
-    moved = [estimate.work(profile(facts, cut), {}, draft, count, FIGURES) for count in (n, n + 1)]
+def test_more_requests_take_a_longer_step_each(
+    facts: Facts, parallelism: Parallelism, draft: Draft | None, n: int
+) -> None:
+    moved = [estimate.work(profile(facts, parallelism), {}, draft, count, FIGURES) for count in (n, n + 1)]
     assert estimate.seconds(moved[1], FIGURES) > estimate.seconds(moved[0], FIGURES)
 
 
@@ -189,8 +193,8 @@ def test_the_interval_is_that_of_the_steps() -> None:
 
 
 @given(models, levels, spreads)
-def test_without_graphs_nothing_is_faster(facts: Facts, n: int, cut: Cut) -> None:
-    assert speed(profile(facts, cut), n, disable_cuda_graph=True) < speed(profile(facts, cut), n)
+def test_without_graphs_nothing_is_faster(facts: Facts, n: int, parallelism: Parallelism) -> None:
+    assert speed(profile(facts, parallelism), n, disable_cuda_graph=True) < speed(profile(facts, parallelism), n)
 
 
 def test_a_batch_above_the_largest_graph_runs_without() -> None:
@@ -200,7 +204,7 @@ def test_a_batch_above_the_largest_graph_runs_without() -> None:
 
 @given(models, levels)
 def test_sockets_are_slower_than_roce_and_one_rank_has_neither(facts: Facts, n: int) -> None:
-    two = profile(facts, Cut(2))
+    two = profile(facts, Parallelism(2))
     assert speed(two, n, nccl_transport="socket") < speed(two, n, nccl_transport="roce")
     assert speed(profile(facts), n, nccl_transport="socket") == speed(profile(facts), n, nccl_transport="roce")
 
@@ -210,8 +214,10 @@ def test_no_more_run_at_once_than_the_engine_takes() -> None:
 
 
 @given(models, spreads, drafts, st.sampled_from(["roce", "socket"]))
-def test_the_interval_holds_the_estimate(facts: Facts, cut: Cut, draft: Draft | None, transport: str) -> None:
-    found = estimate.estimate(profile(facts, cut), {"nccl_transport": transport}, draft, FIGURES)
+def test_the_interval_holds_the_estimate(
+    facts: Facts, parallelism: Parallelism, draft: Draft | None, transport: str
+) -> None:
+    found = estimate.estimate(profile(facts, parallelism), {"nccl_transport": transport}, draft, FIGURES)
     assert found
     for key in ("n1", "n4", "n8"):
         assert found["low"][key] <= found[key] <= found["high"][key]

@@ -93,7 +93,9 @@ def test_speculation_is_off_where_a_row_does_not_state_it() -> None:
     assert "speculative_algorithm" in of(witnessed("m089", settings=fast), "m089").differs
 
 
-@pytest.mark.parametrize("change", [{"nodes": 2}, {"cut": model.Cut(2, 2, 1)}, {"cut": model.Cut(4, 1, 4)}])
+@pytest.mark.parametrize(
+    "change", [{"nodes": 2}, {"parallelism": model.Parallelism(2, 2, 1)}, {"parallelism": model.Parallelism(4, 1, 4)}]
+)
 def test_another_topology_is_not_equal(change: dict[str, t.Any]) -> None:
     assert not of(witnessed("m009", **change), "m009").equal
 

@@ -11,10 +11,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import memory
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
-    Cut,
     Dense,
     Diffusion,
     Facts,
+    Parallelism,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.sparse import Lookup
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import DEFAULT_PRECISION, find
@@ -152,7 +152,7 @@ def canvases(engine: str, requests: int | None, canvas: int = 256, by: memory.Ca
     facts = Facts("Made", 64, 2**18, 4096, (Attention(2, 8, 4, 16),), diffusion=Diffusion(canvas, (12, 17, 30)))
     assumed = memory.Assumed(0.0, 0.0, 8, canvases=by)
     running = {"max_running_requests": requests}
-    return memory.demand(facts, DEFAULT_PRECISION, Cut(), running, assumed, engine=engine, head=False)
+    return memory.demand(facts, DEFAULT_PRECISION, Parallelism(), running, assumed, engine=engine, head=False)
 
 
 def test_a_sampler_needs_the_logits_of_all_requests_and_the_copies_of_one() -> None:
@@ -275,7 +275,7 @@ def test_a_table_of_lookups_is_memory_unless_it_stays_on_the_disk(engine: str) -
     facts = Facts("Made", 64, 1000, 4096, (Attention(2, 8, 4, 16),), dense=Dense(2, 256), lookup=Lookup(1, 2**24, 64))
     held, left = (
         memory.demand(
-            facts, DEFAULT_PRECISION, Cut(), {"lookup_on_disk": on_disk}, memory.Assumed(1, 1, 1), engine=engine,
+            facts, DEFAULT_PRECISION, Parallelism(), {"lookup_on_disk": on_disk}, memory.Assumed(1, 1, 1), engine=engine,
             head=False,
         ).weights
         for on_disk in (False, True)
@@ -397,7 +397,7 @@ def test_on_a_gpu_with_its_own_memory_the_plan_is_the_engines_log(
     precision = DEFAULT_PRECISION | ({} if wide else entry["precision"])
     facts = from_plain(Facts, entry["facts"], name)
     load = knowledge_base.assumed(knowledge_base.base(), "sglang", "0.5.12", unified=False)
-    need = memory.demand(facts, precision, Cut(), settings, load, engine="sglang", head=False)
+    need = memory.demand(facts, precision, Parallelism(), settings, load, engine="sglang", head=False)
     pools = memory.sglang_pools(need, free, settings, context_length=facts.native_context)
     assert pools.weights == pytest.approx(weights, rel=0.005)
     assert pools.kv == pytest.approx(kv, rel=0.005)

@@ -58,7 +58,7 @@ def test_sizes_are_the_published_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(CACHE))
 def test_a_token_of_the_cache_takes_what_the_figures_give(name: str) -> None:
-    assert model.kv_bytes(stored(name)[0], "auto", model.Cut()) == CACHE[name]
+    assert model.kv_bytes(stored(name)[0], "auto", model.Parallelism()) == CACHE[name]
 
 
 @pytest.mark.parametrize("name", sorted(MORE))
@@ -78,7 +78,7 @@ def test_a_kimi_layer_keeps_a_state_beside_its_latent_ones() -> None:
     assert (facts.linear and facts.linear.layers, facts.mla and facts.mla.layers) == (20, 7)
     assert facts.linear
     # 32 heads of 128 x 128 in FP32, and three inputs of the convolution of q, k and v.
-    assert model.state_bytes(facts.linear, model.Cut()) == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 4096 * 2)
+    assert model.state_bytes(facts.linear, model.Parallelism()) == 20 * (32 * 128 * 128 * 4 + 3 * 3 * 4096 * 2)
 
 
 def test_a_spread_whose_heads_do_not_divide_is_not_taken() -> None:

@@ -13,7 +13,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fin
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement import facts, patches, rules
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import memory, speculation
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import Cut, Diffusion, check_cut
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
+    Diffusion,
+    Parallelism,
+    check_parallelism,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.recipes import recipe
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
@@ -70,13 +74,19 @@ def entry(name: str) -> t.Any:
 def asked(case: Case) -> tuple[profile.Profile, dict[str, t.Any]]:
     """Return the profile of a case and the document that rules read."""
     base = profile.resolve(entry(case.name))
-    spread = {"nodes": base.nodes, "tp": base.cut.tp, "pp": base.cut.pp, "ep": base.cut.ep, **case.parallel}
+    spread = {
+        "nodes": base.nodes,
+        "tp": base.parallelism.tp,
+        "pp": base.parallelism.pp,
+        "ep": base.parallelism.ep,
+        **case.parallel,
+    }
     settings = {key: value for key, value in {**base.settings, **case.settings}.items() if value is not None}
     own = dataclasses.replace(
         base,
         engine=dataclasses.replace(base.engine, version=case.version or base.engine.version),
         nodes=spread["nodes"],
-        cut=Cut(spread["tp"], spread["pp"], spread["ep"]),
+        parallelism=Parallelism(spread["tp"], spread["pp"], spread["ep"]),
         settings=settings,
         facts=dataclasses.replace(base.facts, **case.facts) if base.facts else None,
     )
@@ -283,7 +293,7 @@ def test_a_fix_of_a_spread_is_one_that_the_model_can_be_cut_into(name: str, vers
                 done = case.after(facts.filled(fix, document))
                 after, _document = asked(done)
                 if after.facts:
-                    check_cut(after.facts, after.cut)
+                    check_parallelism(after.facts, after.parallelism)
                 assert not {rule, "topology.kv-heads", "experts.flashinfer-ep-size"} & errors(done), (nodes, tp, rule)
                 assert after.nodes <= nodes
 

@@ -12,11 +12,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import vllm_cache
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.model import (
     Attention,
-    Cut,
     Dense,
     Facts,
     Linear,
     Mla,
+    Parallelism,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile.profile import find, resolve
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving import plan
@@ -25,9 +25,9 @@ NEW = vllm_cache.Version(1.5, 2)
 
 
 def laid(
-    facts: Facts, cut: Cut, settings: dict[str, object], *, head: bool = False, drafts: int = 0
+    facts: Facts, parallelism: Parallelism, settings: dict[str, object], *, head: bool = False, drafts: int = 0
 ) -> vllm_cache.Layout:
-    found = vllm_cache.kinds(facts, cut, settings, head=head, drafts=drafts)
+    found = vllm_cache.kinds(facts, parallelism, settings, head=head, drafts=drafts)
     return vllm_cache.layout(found, NEW, int(str(settings.get("chunked_prefill_size", 8192))))
 
 
@@ -50,13 +50,13 @@ V4_FLASH = facts_of("deepseek-v4-flash-0731-vllm")
 
 
 def test_one_kind_of_layers_is_one_group_and_every_byte_a_tokens() -> None:
-    made = laid(facts_of("glm-4.7-nvfp4"), Cut(4), {"kv_cache_dtype": "fp8"})
+    made = laid(facts_of("glm-4.7-nvfp4"), Parallelism(4), {"kv_cache_dtype": "fp8"})
     assert [group.layers for group in made.groups] == [92]
     assert made.tokens(30 * GIB, 202752) == pytest.approx(30 * GIB / (92 * 2 * 2 * 128), rel=0.001)
 
 
 def test_what_a_window_keeps_does_not_grow_with_the_context() -> None:
-    made = laid(OSS, Cut(), {"kv_cache_dtype": "fp8"})
+    made = laid(OSS, Parallelism(), {"kv_cache_dtype": "fp8"})
     window, whole = made.groups
     assert (window.window, whole.window) == (128, None)
     assert made.request(131072) == (128 - 1 + 2 * 8192 + 15) // 16 + 1 + 131072 // 16
@@ -65,7 +65,7 @@ def test_what_a_window_keeps_does_not_grow_with_the_context() -> None:
 
 def test_pages_of_two_widths_become_one() -> None:
     """Gemma: the full layers' heads are twice as wide and fewer; their blocks hold more tokens for the same page."""
-    made = laid(facts_of("gemma-4-26b-a4b-it"), Cut(), {})
+    made = laid(facts_of("gemma-4-26b-a4b-it"), Parallelism(), {})
     assert {group.page for group in made.groups} == {2 * 8 * 256 * 2 * 16}
     assert {(group.window, group.block) for group in made.groups} == {(1024, 16), (None, 32)}
     assert [group.layers for group in made.groups] == [5] * 6
@@ -73,7 +73,7 @@ def test_pages_of_two_widths_become_one() -> None:
 
 def test_a_hybrids_page_holds_a_state_and_a_request_takes_its_states_once() -> None:
     facts = facts_of("qwen3.5-122b-a10b-nvfp4-vllm")
-    made = laid(facts, Cut(), {"disable_radix_cache": False}, head=True, drafts=3)
+    made = laid(facts, Parallelism(), {"disable_radix_cache": False}, head=True, drafts=3)
     assert len(made.groups) == 4  # 13 attention layers including the head's, 36 with states in three groups
     states = [group for group in made.groups if group.states is not None]
     assert [group.states for group in states] == [5, 5, 5]
@@ -82,20 +82,23 @@ def test_a_hybrids_page_holds_a_state_and_a_request_takes_its_states_once() -> N
 
 def test_a_compressed_cache_is_not_cut() -> None:
     facts = Facts("Invented", 2048, 1000, 4096, mla=Mla(10, 16, 512, 128, 64, 128))
-    one, four = (laid(facts, Cut(tp), {"kv_cache_dtype": "fp8"}).block_bytes for tp in (1, 4))
+    one, four = (laid(facts, Parallelism(tp), {"kv_cache_dtype": "fp8"}).block_bytes for tp in (1, 4))
     assert one == four == 10 * 64 * 576
-    assert laid(facts, Cut(), {"kv_cache_dtype": "fp8_ds_mla"}).block_bytes == 10 * 64 * 656
+    assert laid(facts, Parallelism(), {"kv_cache_dtype": "fp8_ds_mla"}).block_bytes == 10 * 64 * 656
 
 
 sizes = st.floats(0, 100 * GIB)
 lengths = st.integers(1, 300_000)
 layouts = st.sampled_from(
     [
-        laid(OSS, Cut(), {}),
-        laid(facts_of("gemma-4-31b-it"), Cut(4), {}),
-        laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Cut(), {}, drafts=2),
-        laid(facts_of("glm-4.7-nvfp4"), Cut(4), {}),
-        *(laid(facts, Cut(2), {"kv_cache_dtype": "fp8"}, head=True, drafts=3) for facts in (FLASH_NEXT, V4_FLASH)),
+        laid(OSS, Parallelism(), {}),
+        laid(facts_of("gemma-4-31b-it"), Parallelism(4), {}),
+        laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Parallelism(), {}, drafts=2),
+        laid(facts_of("glm-4.7-nvfp4"), Parallelism(4), {}),
+        *(
+            laid(facts, Parallelism(2), {"kv_cache_dtype": "fp8"}, head=True, drafts=3)
+            for facts in (FLASH_NEXT, V4_FLASH)
+        ),
     ]
 )
 
@@ -172,7 +175,7 @@ def test_a_hybrids_tokens_are_those_that_its_log_says(
     ("kept", "block"), [(None, 2096), ("auto", 2096), ("float32", 2096), ("bfloat16", 1072), ("float16", 1072)]
 )
 def test_a_hybrids_block_holds_a_state_of_the_type_that_is_set(kept: str | None, block: int) -> None:
-    assert laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Cut(), {"mamba_ssm_cache_dtype": kept}).block == block
+    assert laid(facts_of("qwen3.5-122b-a10b-nvfp4-vllm"), Parallelism(), {"mamba_ssm_cache_dtype": kept}).block == block
 
 
 def test_a_cache_without_layers_has_no_block() -> None:
@@ -185,7 +188,7 @@ def test_a_hybrids_block_is_a_multiple_of_the_one_asked_for(aligned: bool, block
     facts = Facts(
         "Invented", 512, 4096, 8192, (Attention(2, 8, 2, 64, gated=True),), linear=Linear("gdn", 6, 4, 64, 8, 64)
     )
-    found = vllm_cache.kinds(facts, Cut(), {"block_size": 128}, aligned=aligned)
+    found = vllm_cache.kinds(facts, Parallelism(), {"block_size": 128}, aligned=aligned)
     made = vllm_cache.layout(found, NEW, 4096)
     assert {group.block for group in made.groups} == {block}
     assert made.blocks(GIB) == blocks
@@ -195,14 +198,14 @@ def test_a_hybrids_block_is_a_multiple_of_the_one_asked_for(aligned: bool, block
 
 def test_prefix_caching_keeps_a_state_more() -> None:
     facts = facts_of(VLLM)
-    off, on = (laid(facts, Cut(), {"disable_radix_cache": off}) for off in (True, False))
+    off, on = (laid(facts, Parallelism(), {"disable_radix_cache": off}) for off in (True, False))
     assert on.request(32768) - off.request(32768) == 3  # one in each group of states
 
 
 def test_a_drafter_has_a_cache_of_its_own_and_widens_every_page() -> None:
     """A published boot: 30.98 GiB, 549,001 tokens at 262144 with seven DFlash tokens (vLLM 0.23)."""
     drafter = (Attention(6, 32, 8, 128),)
-    found = vllm_cache.kinds(facts_of(VLLM), Cut(), {"disable_radix_cache": False}, drafts=7, drafter=drafter)
+    found = vllm_cache.kinds(facts_of(VLLM), Parallelism(), {"disable_radix_cache": False}, drafts=7, drafter=drafter)
     made = vllm_cache.layout(found, vllm_cache.Version(), 8192)
     assert sorted({group.block for group in made.groups if group.states is None}) == [2176, 4352]
     assert [group.layers for group in made.groups] == [6] * 9
@@ -223,7 +226,7 @@ def test_a_drafter_has_a_cache_of_its_own_and_widens_every_page() -> None:
 def test_an_indexers_keys_lie_beside_the_pages_and_small_states_take_blocks(
     tp: int, dtype: str, off: bool, gib: float | None, blocks: int, tokens: int
 ) -> None:
-    made = laid(FLASH_NEXT, Cut(tp), {"kv_cache_dtype": dtype, "disable_radix_cache": off}, head=True, drafts=3)
+    made = laid(FLASH_NEXT, Parallelism(tp), {"kv_cache_dtype": dtype, "disable_radix_cache": off}, head=True, drafts=3)
     assert made.tokens(blocks * made.block_bytes, 262144) == tokens
     assert gib is None or blocks * made.block_bytes / GIB == pytest.approx(gib, abs=0.005)
 
@@ -231,7 +234,9 @@ def test_an_indexers_keys_lie_beside_the_pages_and_small_states_take_blocks(
 @pytest.mark.parametrize(("size", "batched", "tokens"), [(20e9, 16384, 652465), (10e9, 8192, 577640)])
 def test_a_compressed_cache_is_packed(size: float, batched: int, tokens: int) -> None:
     """Two published boots of one image on two Sparks, context 500000 (luisefigueroa/pulsar-gb10-vllm-stack)."""
-    made = laid(V4_FLASH, Cut(2), {"kv_cache_dtype": "fp8", "chunked_prefill_size": batched}, head=True, drafts=5)
+    made = laid(
+        V4_FLASH, Parallelism(2), {"kv_cache_dtype": "fp8", "chunked_prefill_size": batched}, head=True, drafts=5
+    )
     assert made.block_bytes == 1002240
     assert sorted((group.block, group.layers) for group in made.groups) == [
         (4, 21),
@@ -248,15 +253,15 @@ def test_a_ratio_that_vllms_compressors_do_not_know_is_refused() -> None:
     with pytest.raises(
         CollectionError, match=r"facts\.compressed: ratio 16: vLLM's compressors support only 4 and 128"
     ):
-        laid(other, Cut(2), {"kv_cache_dtype": "fp8"})
+        laid(other, Parallelism(2), {"kv_cache_dtype": "fp8"})
 
 
 def test_a_compressed_cache_without_a_format_is_wider() -> None:
-    plain, fp8 = (laid(V4_FLASH, Cut(2), {"kv_cache_dtype": dtype}).block_bytes for dtype in ("auto", "fp8"))
+    plain, fp8 = (laid(V4_FLASH, Parallelism(2), {"kv_cache_dtype": dtype}).block_bytes for dtype in ("auto", "fp8"))
     assert 1.5 * fp8 < plain < 2 * fp8
-    assert laid(V4_FLASH, Cut(2), {"kv_cache_dtype": "fp8_ds_mla"}).block_bytes == fp8
+    assert laid(V4_FLASH, Parallelism(2), {"kv_cache_dtype": "fp8_ds_mla"}).block_bytes == fp8
 
 
 def test_a_stage_caches_its_own_compressed_layers() -> None:
-    whole, stage = (vllm_cache.kinds(V4_FLASH, Cut(1, stages), {}) for stages in (1, 2))
+    whole, stage = (vllm_cache.kinds(V4_FLASH, Parallelism(1, stages), {}) for stages in (1, 2))
     assert [kind.layers for kind in stage] == [-(-kind.layers // 2) for kind in whole]
