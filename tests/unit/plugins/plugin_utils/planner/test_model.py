@@ -145,7 +145,7 @@ def test_states_of_a_gated_delta_net_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cut", "text"),
+    ("parallelism", "text"),
     [(Parallelism(tp=3), "tp: 3 does not divide"), (Parallelism(tp=4, ep=3), "ep: 3 does not divide tp 4")],
 )
 def test_a_spread_that_does_not_divide_is_refused(parallelism: Parallelism, text: str) -> None:
