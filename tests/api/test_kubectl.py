@@ -20,6 +20,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.drained import MARK, cordon, uncordon
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.bench import bench
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import serving
@@ -111,6 +112,7 @@ def test_a_node_under_a_platform_is_drained_of_ranks_and_benchmarks_alone(
     assert filled.on("spark2") == DAEMONS
     assert {name: filled.on(name) for name in others} == others
     assert filled.cluster.nodes()["spark2"]["spec"]["unschedulable"] is True
+    assert MARK in filled.cluster.nodes()["spark2"]["metadata"]["annotations"]
     # A rank comes back when the node does.
     assert filled.kubectl("uncordon", "spark2").returncode == 0
     assert "serve-default-rank1-0" in filled.on("spark2")
@@ -218,6 +220,9 @@ CALLS: list[tuple[list[str], int, str]] = [
     (["delete", "node", "spark3", "--ignore-not-found", "--timeout=60s"], 0, 'node "spark3" deleted'),
     (["get", "nodes", "--output=json"], 0, '"spark4"'),
     (["cordon", "spark2"], 0, "node/spark2 cordoned"),
+    (["patch", "node", "spark2", "--type=merge", f"--patch={cordon()}"], 0, "node/spark2 patched"),
+    (["patch", "node", "spark2", "--type=merge", f"--patch={uncordon()}"], 0, "node/spark2 patched"),
+    (["patch", "node", "spark9", "--type=merge", f"--patch={uncordon()}"], 1, 'nodes "spark9" not found'),
 ]
 
 
@@ -240,6 +245,9 @@ def test_all_that_roles_ask_of_kubectl_is_asked_here() -> None:
     for place in sorted(harness.ROOT.glob("roles/*/tasks/*.yml")):
         for words in re.findall(r"__k3s_kubectl \+ \[(.*?)\]", place.read_text(encoding="utf-8"), re.S):
             asked.add(tuple(re.findall(r"'(\w+)'|'(--[\w-]+)", words)[0]) + tuple(re.findall(r"'(--[\w-]+)", words)))
+    action = (harness.ROOT / "plugins/action/k3s_drain.py").read_text(encoding="utf-8")
+    for words in re.findall(r"_run\((\".*?)\)\n", action):
+        asked.add((re.findall(r'"(\w+)"', words)[0], "", *re.findall(r'"(--[\w-]+)', words)))
     assert len(asked) >= 4
     here = [({words[0]}, {word.partition("=")[0] for word in words}) for words, _code, _said in CALLS]
     for verb, _none, *flags in asked:
