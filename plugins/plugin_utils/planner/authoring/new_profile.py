@@ -208,6 +208,8 @@ def _described(source: Source, made: Made, overlays: t.Sequence[str]) -> Plain:
     if found["facts"]:
         made.profile["facts"] = found["facts"]
     made.profile["precision"] = found["precision"]
+    if found["quantization"]["method"]:
+        made.profile["quant_method"] = found["quantization"]["method"].lower()
     named = _named_formats(made.profile["model"], overlays)
     if found["facts"] and named and not names and not found["precision"]:
         made.open(

@@ -58,6 +58,7 @@ class Quant(t.TypedDict):
     """How the checkpoint is quantized, as far as it decides the kernels."""
 
     tool: t.Annotated[str, "what quantized it: modelopt, compressed-tensors, unknown or none"]
+    method: t.Annotated[str | None, "the checkpoint's own quant_method; none: it is not quantized; null: not known"]
     stored: t.Annotated[list[str], "formats in the checkpoint"]
     experts: t.Annotated[str | t.Mapping[str, t.Any] | None, "the experts' format"]
     dense_fp4: t.Annotated[bool, "FP4 layers outside the routed experts"]

@@ -30,6 +30,7 @@ THERE = ("registered", "transformers", "config_unknown")
 # What a version states about an architecture whether or not it has the class.
 ANYWAY = ("mtp_refused",)
 _FP4 = {"nvfp4", "mxfp4"}
+_WHOLE = {"bf16", "fp32"}  # formats of a checkpoint that is not quantized
 Document = dict[str, t.Any]
 
 
@@ -206,8 +207,12 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
         tool = "modelopt"
     elif named.replace("_", "-") == "compressed-tensors":
         tool = "compressed-tensors"
+    elif profile.quant_method in ("modelopt", "compressed-tensors"):
+        tool = profile.quant_method
+    whole = facts is not None and not set(stored) - _WHOLE
     return {
         "tool": tool,
+        "method": profile.quant_method or ("none" if whole else None),
         "stored": stored,
         "experts": precision["experts"] if "experts" in kinds else None,
         "dense_fp4": any(_FP4 & _formats(precision[kind]) for kind in dense),

@@ -73,6 +73,8 @@ def laid_on(
     if index := files.get("index"):
         stored = checkpoint.formats(checkpoint.indexed(index, where)[0], overlays)
     made = model_facts(files["config"], files.get("quant"), overlays, where, stored)
+    if made["quantization"]["method"]:
+        entry = {"quant_method": made["quantization"]["method"].lower(), **entry}
     found = [
         _finding("facts.unread", "warning", f"{text}", "Write that part of the facts into the profile.")
         for text in made["unread"]

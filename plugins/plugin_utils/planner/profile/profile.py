@@ -89,6 +89,7 @@ class Profile:
     drafter: Drafter | None = None
     environment: t.Mapping[str, str] = field(default_factory=dict)
     checkpoint_gb: float | None = None
+    quant_method: str | None = None
     revision: str | None = None
     port: int | None = None
     mods: tuple[str, ...] = ()
@@ -341,6 +342,7 @@ def resolve(entry: Entry, overrides: t.Mapping[str, t.Any] | None = None, tables
         drafter=from_plain(Drafter, drafter, f"profile {name!r}: drafter") if drafter else None,
         environment={key: str(value) for key, value in chosen["environment"].items() if value is not None},
         checkpoint_gb=entry.get("checkpoint_gb"),
+        quant_method=entry.get("quant_method"),
         revision=entry.get("revision"),
         port=entry.get("port"),
         mods=() if changed else tuple(entry.get("mods", ())),

@@ -109,6 +109,7 @@ def test_a_shipped_profile_says_what_the_models_own_file_says(name: str) -> None
     if source not in NO_LIST and entry["model"] not in SIBLING:
         stored = {kind: form for kind, form in entry.get("precision", {}).items() if form != "bf16"}
         assert stored == found["precision"]
+        assert entry.get("quant_method", found["quantization"]["method"]) == found["quantization"]["method"]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

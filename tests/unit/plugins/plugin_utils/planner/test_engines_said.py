@@ -28,8 +28,6 @@ REFUSED = [name for name, told in SAID["cases"].items() if "refused" in told]
 NOT_THE_PLANS = {
     "mem-mimo-nextn": "the installed transformers does not know the model",
     "two-ib-unchecked": "there is no RDMA device: the preflight says it, and was left out on purpose",
-    # It would have to know which tool quantized the checkpoint: one of ModelOpt's in FP8 is asked for so.
-    "set-quant-fp8-twice": "a model's facts have its formats, not its quant_method",
     # The drafter is a name: nobody stated what it is made of.
     "mem-qwen3-8b-1.7b": "the drafter's own cache",
 }

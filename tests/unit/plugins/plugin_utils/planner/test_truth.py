@@ -357,7 +357,7 @@ def test_nobody_is_told_to_write_down_what_is_written() -> None:
 def test_what_the_engine_reads_off_the_checkpoint_does_not_contradict_it() -> None:
     made = planned(VLLM)
     assert made["resolved"]["quantization"]["by"] == "unknown"
-    told = "settings.quantization-not-nvfp4-vllm"
+    told = "settings.quantization-unlike"
     assert told not in rules(made)
     # vLLM corrects the value for ModelOpt's checkpoints, and refuses it for others: the profile does not say which this is.
     assert told in rules(planned(VLLM, settings={"quantization": "fp8"}), "warning")
