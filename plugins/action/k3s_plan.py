@@ -14,7 +14,7 @@ class ActionModule(ControllerAction):
     """Gather, plan."""
 
     arguments = ARGUMENTS
-    reported = ("machine", "server", "archives")
+    reported = ("machine", "server", "archives", "joined")
 
     def act(self, asked: Plain) -> Plain:
         """Return the plan; failed if something prevents it."""
@@ -27,6 +27,7 @@ class ActionModule(ControllerAction):
             "sparks": groups.get(fabric.get("group", "dgx"), []),
             "machine": asked["machine"],
             "server": asked["server"],
+            "joined": asked["joined"],
             "archives_seen": [result.get("stat") for result in asked["archives"]],
         }
         name, hostvars = self.variable("inventory_hostname"), self.task_vars["hostvars"]

@@ -8,9 +8,11 @@ from __future__ import annotations
 import time
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.k3s_ready import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.nodes import problems
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
 
 INTERVAL_S = 2
 ASK = ["get", "nodes", "--output=json"]
@@ -30,15 +32,22 @@ class ActionModule(ControllerAction):
         plans = {host: plan for host, plan in self.of_hosts(asked["plans"]).items() if plan}
         until = time.monotonic() + asked["timeout"]
         while True:
-            found = self._look(asked["kubectl"], plans)
+            found = self._look(asked, plans) if asked["kubectl"] else self._ask(asked, plans)
             if not found:
                 return {}
             if time.monotonic() > until:
                 return {"failed": True, "problems": found, "msg": " ".join(found)}
             time.sleep(INTERVAL_S)
 
-    def _look(self, kubectl: list[str], plans: Plain) -> list[str]:
-        arguments = {"argv": [*kubectl, *ASK]}
+    def _ask(self, asked: Plain, plans: Plain) -> list[str]:
+        try:
+            listed = ask.objects(self, ("v1", "Node"), ask.where(asked), [], self.task_vars)
+        except CollectionError as exc:
+            return [str(exc)]
+        return [str(finding) for finding in problems({"items": listed}, plans)]
+
+    def _look(self, asked: Plain, plans: Plain) -> list[str]:
+        arguments = {"argv": [*asked["kubectl"], *ASK]}
         said = self._execute_module(
             module_name="ansible.builtin.command", module_args=arguments, task_vars=self.task_vars
         )

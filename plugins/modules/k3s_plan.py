@@ -26,6 +26,9 @@ options:
   server:
     description: What it read from the first server, if the limit excludes that.
     type: dict
+  joined:
+    description: What M(dgxspark.cluster.k3s_join) read of the cluster that the nodes join, if the inventory does not manage it.
+    type: dict
   archives:
     description: What M(ansible.builtin.stat) returned for each of C(k3s_image_archives) on the controller, as C(results).
     type: list
@@ -34,6 +37,7 @@ options:
 requirements:
   - jsonschema, netaddr and packaging (Python libraries, on the controller)
 seealso:
+  - module: dgxspark.cluster.k3s_join
   - module: dgxspark.cluster.k3s_turns
   - module: dgxspark.cluster.k3s_ready
 """
@@ -73,7 +77,7 @@ first:
   type: bool
   returned: when the groups are valid
 server:
-  description: The first server's name in the inventory.
+  description: The first server's name in the inventory; empty if the nodes join another cluster.
   type: str
   returned: when the groups are valid
 node_ip:
@@ -108,6 +112,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "machine": {"type": "dict"},
     "server": {"type": "dict"},
+    "joined": {"type": "dict"},
     "archives": {"type": "list", "elements": "dict", "default": []},
 }
 main = controller_only(ARGUMENTS)

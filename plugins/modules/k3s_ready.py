@@ -10,19 +10,20 @@ short_description: Wait until the cluster has the planned nodes
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Queries the cluster with kubectl until each planned node is present and Ready, with the planned release and address,
+  - Queries the cluster with kubectl, or the API from the controller, until each planned node is present and Ready, with the planned release and address,
     and fails with what is wrong when the timeout expires.
   - It runs where kubectl is, and reads the plans that the play's hosts have registered.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
+  - dgxspark.cluster.kube
 options:
   plans:
     description: The name under which the play has registered the results of M(dgxspark.cluster.k3s_plan).
     type: str
     required: true
   kubectl:
-    description: The command, as a list of words.
+    description: The command, as a list of words. An empty list asks the API itself.
     type: list
     elements: str
     default: [/usr/local/bin/k3s, kubectl]
@@ -54,6 +55,8 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "plans": {"type": "str", "required": True},
     "kubectl": {"type": "list", "elements": "str", "default": ["/usr/local/bin/k3s", "kubectl"]},
     "timeout": {"type": "int", "default": 60},
+    "kubeconfig": {"type": "path"},
+    "context": {"type": "str"},
 }
 main = controller_only(ARGUMENTS)
 

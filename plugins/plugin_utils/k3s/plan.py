@@ -24,6 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowle
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import archives as k3s_archives
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import config as k3s_config
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import joined as k3s_joined
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import releases as k3s_releases
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
@@ -48,8 +49,8 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
 
     given: `settings` (the role's variables), `servers` and `agents` (hosts in order), `fabric` (dgxspark_fabric),
     `sparks` (the fabric's hosts), `machine` (what k3s_info read of the host; None if nothing was read), `server` (that of
-    the first server; None likewise), `archives_seen` (the controller's stat of each of k3s_image_archives). Raises
-    CollectionError for values of the wrong shape.
+    the first server; None likewise), `archives_seen` (the controller's stat of each of k3s_image_archives), `joined` (what k3s_join
+    read of a cluster that the inventory does not manage; None without one). Raises CollectionError for values of the wrong shape.
     """
     dirs = [str(path) for path in knowledge_dirs or ()]
     fabric = given.get("fabric") or {}
@@ -70,6 +71,9 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         guard=guards.get(name_of_hardware),
         signs=start_signs(dirs),
         archives_seen=[k3s_archives.seen(stat) for stat in given.get("archives_seen") or ()],
+        joined=None
+        if given.get("joined") is None
+        else read_in(k3s_joined.Joined, given["joined"], "k3s_join: cluster"),
     )
     return plan(asked)
 
@@ -107,6 +111,7 @@ class NodeRequest:
     guard: Plain | None
     signs: t.Sequence[Plain] = ()
     archives_seen: t.Sequence[k3s_archives.Seen] = ()
+    joined: k3s_joined.Joined | None = None
 
     @property
     def role(self) -> layout.Role:
@@ -116,7 +121,7 @@ class NodeRequest:
     @property
     def first(self) -> bool:
         """Whether it is the server that the others join."""
-        return self.name == self.servers[0]
+        return self.name in self.servers[:1]
 
     @property
     def release(self) -> Plain:
@@ -148,11 +153,16 @@ class _Fit:
 
 def _placed(asked: NodeRequest) -> _Place:
     """Find the node's address and the server's."""
-    name, settings, head = asked.name, asked.settings, asked.servers[0]
+    name, settings = asked.name, asked.settings
     k3s_releases.release(settings.version)
     wrong = k3s_config.check(settings, asked.role, name, _config_keys(asked.releases, settings.version))
     pods, services = k3s_config.networks(asked.fabric)
     address, of_address = k3s_config.node_ip(settings.node_ip, asked.variables[name].get("ansible_host"), name)
+    if asked.joined:
+        pods, services = next(iter(asked.joined.pods), pods), next(iter(asked.joined.services), services)
+        overlaps = _address_findings(address, asked.fabric, pods, services, name)
+        return _Place(address, asked.joined.url, pods, services, (*wrong, *of_address, *overlaps))
+    head = asked.servers[0]
     of_first, of_server = k3s_config.node_ip(
         asked.variables[head].get("k3s_node_ip"), asked.variables[head].get("ansible_host"), head
     )
@@ -193,6 +203,9 @@ def _fitted(asked: NodeRequest, machine: Machine, address: str) -> _Fit:
 
 def _of_server(asked: NodeRequest, step: k3s_releases.Step) -> list[Finding]:
     """Find why the node cannot join its server, if the server was read."""
+    if asked.joined and asked.machine:
+        new = asked.machine.k3s.version is None
+        return k3s_joined.findings(asked.joined, asked.name, asked.settings.version, asked.fabric, new=new)
     if asked.server is None or asked.first:
         return []
     there = asked.server.k3s
@@ -203,11 +216,12 @@ def _of_server(asked: NodeRequest, step: k3s_releases.Step) -> list[Finding]:
 
 def plan(asked: NodeRequest) -> Plain:
     """Return the plan of one node: placed by the inventory, then fitted to what was read of it, then written."""
-    if wrong := cluster_findings(asked.name, asked.servers, asked.agents):
+    if wrong := cluster_findings(asked.name, asked.servers, asked.agents, joins=asked.joined is not None):
         return _refused(wrong)
     place, machine = _placed(asked), asked.machine
+    head = next(iter(asked.servers), "")
     if machine is None or place.address is None:
-        unseen = {"role": asked.role, "first": asked.first, "server": asked.servers[0], "seen": False}
+        unseen = {"role": asked.role, "first": asked.first, "server": head, "seen": False}
         return _refused(place.findings) if place.findings else unseen
     fit = _fitted(asked, machine, place.address)
     if fit.architecture is None or fit.flannel is None:
@@ -234,7 +248,7 @@ def plan(asked: NodeRequest) -> Plain:
     return {
         "role": asked.role,
         "first": asked.first,
-        "server": asked.servers[0],
+        "server": head,
         "seen": True,
         "node_name": asked.name,
         "node_ip": place.address,
@@ -277,18 +291,23 @@ def _config_keys(releases: t.Mapping[str, Plain], version: str) -> t.Mapping[str
     return known["config_keys"] if known else None
 
 
-def cluster_findings(name: str, servers: t.Sequence[str], agents: t.Sequence[str]) -> list[Finding]:
-    """Find what is wrong with the groups."""
+def cluster_findings(
+    name: str, servers: t.Sequence[str], agents: t.Sequence[str], *, joins: bool = False
+) -> list[Finding]:
+    """Find what is wrong with the groups. joins: whether the nodes join a cluster that the inventory does not manage."""
     both = sorted(set(servers) & set(agents))
     if name not in servers and name not in agents:
         return [Finding("k3s.no-group", "error", name, "it is neither a server nor an agent.", "Put it in one group.")]
-    if not servers:
-        remedy = "Put one Spark, or another machine, in the group of servers (k3s_server_group)."
+    if not servers and not joins:
+        remedy = (
+            "Put one Spark, or another machine, in the group of servers (k3s_server_group). To join a K3s that is there already, "
+            "set k3s_url and k3s_token_file."
+        )
         return [Finding("k3s.no-server", "error", "inventory", "no host is a K3s server.", remedy)]
     if both:
         message = f"{', '.join(both)}: in both groups. A server runs pods as well."
         return [Finding("k3s.both-groups", "error", "inventory", message, "Take it out of the agents' group.")]
-    if len(servers) % 2 == 0:
+    if servers and len(servers) % 2 == 0:
         message = f"{len(servers)} servers: etcd needs an odd number: an even one tolerates no more failures."
         return [Finding("k3s.even-servers", "error", "inventory", message, "Use one or three.")]
     return []

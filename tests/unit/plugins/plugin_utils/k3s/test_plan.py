@@ -38,6 +38,7 @@ class Cluster:
         self.settings: Plain = {"version": VERSION, "source": "https://mirror.example/k3s"}
         self.server: Plain | None = None
         self.archives_seen: list[Plain] = []
+        self.joined: Plain | None = None
 
     def plan(self, name: str, seen: Plain | None = None, **settings: t.Any) -> Plain:
         given = {
@@ -49,6 +50,7 @@ class Cluster:
             "machine": seen if seen is not None else machine(str(self.hostvars[name].get("ansible_host"))),
             "server": self.server,
             "archives_seen": self.archives_seen,
+            "joined": self.joined,
         }
         return t.cast(Plain, plan_of_inventory(name, given, self.hostvars))
 
@@ -83,6 +85,23 @@ def test_a_server_and_its_agents(cluster: Cluster) -> None:
     assert agent["config"]["server"] == "https://192.0.2.11:6443"
     assert not set(agent["config"]) & {"cluster-cidr", "tls-san", "disable", "cluster-init"}
     assert yaml.safe_load(agent["text"]) == agent["config"]
+
+
+def test_agents_of_a_cluster_that_is_there_already(cluster: Cluster) -> None:
+    cluster.servers = []
+    (none,) = cluster.plan("spark2")["refusals"]
+    assert "k3s_token_file" in none, "how to join one is said"
+    cluster.joined = {
+        "url": "https://k3s.example:6443", "accepted": True, "pods": ["192.0.2.0/24"], "services": ["10.43.0.0/16"],
+        "server": VERSION, "nodes": ["box"],
+    }  # fmt: skip
+    (wrong,) = cluster.plan("spark2")["refusals"]
+    assert "its address 192.0.2.12 is in the network of the pods, 192.0.2.0/24" in wrong, "of their pods, not ours"
+    cluster.joined["pods"] = ["10.7.0.0/16"]
+    made = cluster.plan("spark2")
+    assert made["refusals"] == [] and (made["role"], made["server"], made["first"]) == ("agent", "", False)
+    assert made["config"]["server"] == "https://k3s.example:6443"
+    assert "cluster-cidr" not in made["config"]
 
 
 def test_nodes_share_images_where_they_are_told_to(cluster: Cluster) -> None:

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a K3s cluster that the inventory does not manage whether nodes can join it."""
+
+from __future__ import annotations
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.modules.k3s_join import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import joined
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+
+
+class ActionModule(ControllerAction):
+    """Ask the server, then the API."""
+
+    arguments = ARGUMENTS
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return what the cluster says of itself, never the token."""
+        token = joined.read_token(asked["token_file"]) if asked["token_file"] else None
+        seen = joined.ask(asked["url"], token)
+        nodes = ask.objects(self, ("v1", "Node"), ask.where(asked), [], self.task_vars)
+        return {"cluster": to_plain(joined.with_nodes(seen, nodes))}
