@@ -22,5 +22,8 @@ class ActionModule(ControllerAction):
         """Return what the cluster says of itself, never the token."""
         token = joined.read_token(asked["token_file"]) if asked["token_file"] else None
         seen = joined.ask(asked["url"], token)
-        nodes = ask.objects(self, ("v1", "Node"), ask.where(asked), [], self.task_vars)
-        return {"cluster": to_plain(joined.with_nodes(seen, nodes))}
+        nodes, ranks = (
+            ask.objects(self, ("v1", kind), ask.where(asked), labels, self.task_vars)
+            for kind, labels in (("Node", ()), ("Pod", joined.RANKS))
+        )
+        return {"cluster": to_plain(joined.with_nodes(seen, nodes, ranks))}

@@ -70,6 +70,9 @@ cluster:
       description: The names of the cluster's nodes.
       type: list
       elements: str
+    ranks:
+      description: The names of ranks of models and benchmarks, by node.
+      type: dict
 """
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only

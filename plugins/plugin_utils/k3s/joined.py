@@ -13,7 +13,7 @@ import ssl
 import stat
 import typing as t
 import urllib.parse
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 try:
     import httpx
@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client, ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import DEFAULTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import releases
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGED_BY_LABEL, MANAGER, RANK
 
 # K10<SHA-256 of the CA>::<user>:<password>, or ::<id>.<secret> of `k3s token create` (k3s-io/k3s pkg/clientaccess/token.go).
 _TOKEN = re.compile(r"K10(?P<ca>[0-9a-f]{64})::(?:(?P<user>[a-z]+):(?P<word>\S+)|(?P<made>[a-z0-9]{6}\.[a-z0-9]{16}))")
@@ -32,6 +33,7 @@ _LARGEST = 4096  # bytes of a token's file
 _ANSWER = 2**20  # bytes of an answer that is read
 _SECONDS = 20.0
 _CREATE = "Make one for agents on a server of that cluster: k3s token create"
+RANKS = (f"{MANAGED_BY_LABEL}={MANAGER}", RANK)  # selectors of pods
 _CONTROL = "node-role.kubernetes.io/control-plane"
 _MANY = 5000  # nodes, more than Kubernetes allows in a cluster
 
@@ -50,7 +52,8 @@ class Token:
 class Joined:
     """What a cluster says of itself. accepted: whether it knows the token; None without one. The rest is empty unless it does.
 
-    server: the oldest release among its servers, None if the API does not say. nodes: the names that are taken.
+    server: the oldest release among its servers, None if the API does not say. nodes: the names that are taken. ranks: the names of
+    ranks of models and benchmarks, by node.
     """
 
     url: str
@@ -59,6 +62,7 @@ class Joined:
     services: tuple[str, ...] = ()
     server: str | None = None
     nodes: tuple[str, ...] = ()
+    ranks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_token(path: str) -> Token:
@@ -179,8 +183,10 @@ def _network(value: t.Mapping[str, t.Any]) -> str:
     return str(ip.network(f"{ip.address(value['IP'])}/{sum(byte.bit_count() for byte in mask)}"))
 
 
-def with_nodes(seen: Joined, nodes: t.Sequence[t.Mapping[str, t.Any]]) -> Joined:
-    """Add what the API says of the nodes: their names, and the oldest release of a server."""
+def with_nodes(
+    seen: Joined, nodes: t.Sequence[t.Mapping[str, t.Any]], pods: t.Sequence[t.Mapping[str, t.Any]] = ()
+) -> Joined:
+    """Add what the API says of the nodes, and of the pods that are ranks: names, places, and the oldest release of a server."""
     names, servers = [], []
     for node in nodes[:_MANY]:
         metadata = node.get("metadata") or {}
@@ -188,7 +194,12 @@ def with_nodes(seen: Joined, nodes: t.Sequence[t.Mapping[str, t.Any]]) -> Joined
         if (metadata.get("labels") or {}).get(_CONTROL) is not None:
             servers.append(str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion"))[:60])
     known = sorted(servers, key=_order)
-    return Joined(seen.url, seen.accepted, seen.pods, seen.services, known[0] if known else None, tuple(names))
+    ranks: dict[str, tuple[str, ...]] = {}
+    for pod in pods[:_MANY]:
+        place, name = (pod.get("spec") or {}).get("nodeName"), (pod.get("metadata") or {}).get("name")
+        if place:
+            ranks[str(place)[:253]] = (*ranks.get(str(place)[:253], ()), str(name)[:253])
+    return replace(seen, server=known[0] if known else None, nodes=tuple(names), ranks=ranks)
 
 
 def _order(release: str) -> tuple[bool, t.Any]:
@@ -215,6 +226,13 @@ def findings(seen: Joined, name: str, version: str, fabric: t.Mapping[str, t.Any
             _error("name", name, message, f"If it was this machine: kubectl delete node {name}. Or rename the host.")
         )
     return found
+
+
+def under_ranks(seen: Joined, name: str) -> list[Finding]:
+    """Refuse to restart K3s of a node with ranks: nodes of somebody else's cluster are neither cordoned nor drained from here."""
+    there = ", ".join(foreign.line(rank, 80) for rank in seen.ranks.get(name, ())[:4])
+    message = f"it runs ranks ({there}), and K3s is not restarted under them."
+    return [_error("ranks", name, message, "Stop the model first (k8s_dgx_state=absent).")] if there else []
 
 
 def _error(kind: str, subject: str, message: str, remedy: str) -> Finding:

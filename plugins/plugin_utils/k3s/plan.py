@@ -245,6 +245,9 @@ def plan(asked: NodeRequest) -> Plain:
     files, of_files = release_files(settings, asked.release, fit.architecture, asked.name, machine.k3s)
     findings = [*place.findings, *fit.findings, *of_files]
     text, cdi = dump(config), _wants_cdi(settings, machine)
+    differs = changed(asked.role, fit.step, bool(files["fetch"]) or cdi, text, machine)
+    if asked.joined and differs:
+        findings += k3s_joined.under_ranks(asked.joined, asked.name)
     return {
         "role": asked.role,
         "first": asked.first,
@@ -263,7 +266,7 @@ def plan(asked: NodeRequest) -> Plain:
         "installed": machine.k3s.version is not None,
         "text": text,
         "signs": list(asked.signs),
-        "differs": changed(asked.role, fit.step, bool(files["fetch"]) or cdi, text, machine),
+        "differs": differs,
         "refusals": [str(finding) for finding in findings if finding.severity == "error"],
         "notes": [str(finding) for finding in findings if finding.severity != "error"],
         "findings": to_plain(findings),

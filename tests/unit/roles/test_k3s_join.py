@@ -17,11 +17,11 @@ import yaml
 from ansible_collections.dgxspark.cluster.tests.api.harness import NOT_RUN, can_run
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
 from ansible_collections.dgxspark.cluster.tests.support.k3s_nodes import node
+from ansible_collections.dgxspark.cluster.tests.support.k3s_owner import PLACES, Owner, Run, pod
 from ansible_collections.dgxspark.cluster.tests.support.k3s_server import MADE, PASSWORD, Server, go_network
 from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.k3s_releases import OLD
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import Lan, needed
-from ansible_collections.dgxspark.cluster.tests.unit.roles.test_k3s import PLACES, Owner, Run, pod
 
 pytestmark = [needed(), pytest.mark.skipif(not can_run(), reason=NOT_RUN)]
 RELAY = """
@@ -135,7 +135,7 @@ def test_a_node_joins_stays_as_it_is_and_leaves(theirs: Theirs) -> None:
     rank["spec"]["nodeName"] = "spark1"
     theirs.cluster.objects["v1", "pods", "n", "rank-1"] = {"apiVersion": "v1", "kind": "Pod", **rank}
     held = theirs.run(k3s_labels={"rack": "a"})
-    assert held.code != 0 and "spark1 runs ranks (rank-1)" in held.plain, held.output
+    assert held.code != 0 and "spark1: it runs ranks (rank-1)" in held.plain, held.output
     del theirs.cluster.objects["v1", "pods", "n", "rank-1"]
     gone = theirs.run("-e", "k3s_state=absent")
     assert gone.code == 0, gone.output

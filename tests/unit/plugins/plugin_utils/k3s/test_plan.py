@@ -102,6 +102,10 @@ def test_agents_of_a_cluster_that_is_there_already(cluster: Cluster) -> None:
     assert made["refusals"] == [] and (made["role"], made["server"], made["first"]) == ("agent", "", False)
     assert made["config"]["server"] == "https://k3s.example:6443"
     assert "cluster-cidr" not in made["config"]
+    # K3s is not restarted under a rank; a node that stays as it is may have some.
+    cluster.joined["ranks"] = {"spark2": ["serve-coder-rank1-0"]}
+    (held,) = cluster.plan("spark2", machine("192.0.2.12", k3s=installed()))["refusals"]
+    assert "it runs ranks (serve-coder-rank1-0)" in held and "k8s_dgx_state=absent" in held
 
 
 def test_nodes_share_images_where_they_are_told_to(cluster: Cluster) -> None:

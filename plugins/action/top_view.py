@@ -1,0 +1,58 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the cluster and its engines how busy they are, and show that beside what the nodes have reported."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.modules.top_view import ARGUMENTS
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, terminal, top
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import reason
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, busy
+
+
+class ActionModule(ControllerAction):
+    """Ask, compare, show."""
+
+    arguments = ARGUMENTS
+    reported = ("before",)
+    _requires_connection = True
+
+    def act(self, asked: Plain) -> Plain:
+        """Return the reading, for the next one to compare with, and the view."""
+        now: Plain = {"at": time.time(), "nodes": self._nodes(asked), "groups": [], "why": ""}
+        try:
+            now["groups"] = self._groups(asked)
+        except CollectionError as exc:
+            now["why"] = f"Groups are not seen: {exc}"
+        view = top.view(now, asked["before"] or None)
+        lines = top.table(view, time.strftime("%H:%M:%S", time.localtime(now["at"])))
+        if terminal.IS_SCREEN or not asked["more"]:
+            terminal.screen(json.dumps(view) if asked["show"] == "json" else "\n".join(lines))
+        return {"reading": now, "view": view, "table": lines, "screen": terminal.IS_SCREEN}
+
+    def _nodes(self, asked: Plain) -> Plain:
+        found, counted = self.of_hosts(asked["health"]), self.of_hosts(asked["counters"])
+        return {host: _node(said or {}, counted[host] or {}) for host, said in found.items()}
+
+    def _groups(self, asked: Plain) -> list[Plain]:
+        kinds = {
+            kind: ask.objects(self, (api, kind), ask.where(asked), busy.SELECTORS, self.task_vars)
+            for api, kind in busy.KINDS
+        }
+        entries = knowledge.load("metrics", asked["knowledge_dirs"])
+        return [
+            top.group(each.name, each.hosts, busy.scrape(each, entries))
+            for each in busy.groups(kinds, asked["node_names"])
+        ]
+
+
+def _node(said: Plain, counted: Plain) -> Plain:
+    if "health" not in said:
+        return top.node({}, (), " ".join(reason(said).split()) if said else "it was not read")
+    return top.node(said["health"], counted.get("counters") or ())
