@@ -108,7 +108,7 @@ class Rank:
         return ready, self.doing
 
 
-# --- meeting --------------------------------------------------------------------------------------------------------
+# --- rendezvous -----------------------------------------------------------------------------------------------------
 
 
 def _send(rank: Rank, connection: socket.socket, message: t.Mapping[str, t.Any]) -> None:
@@ -305,7 +305,7 @@ def _ask(rank: Rank, method: str, path: str, body: t.Any = None, timeout: float 
     connection = http.client.HTTPConnection("127.0.0.1", rank.config["api"], timeout=timeout)
     try:
         headers = {"Content-Type": "application/json"}
-        if place := os.environ.get("DGXSPARK_API_KEY_FILE"):  # through the door (door.py), like every client
+        if place := os.environ.get("DGXSPARK_API_KEY_FILE"):  # through auth_proxy.py, like every client
             headers["Authorization"] = f"Bearer {pathlib.Path(place).read_text(encoding='ascii').strip()}"
         connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         answer = connection.getresponse()

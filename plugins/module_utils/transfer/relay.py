@@ -328,7 +328,7 @@ class _Puller:
             )
         time.sleep(_PAUSE_S)
 
-    def say(self, what: str) -> bool:
+    def report(self, what: str) -> bool:
         """Tell the parent that this node is alive, or that it is done; return whether the parent answered."""
         connection = http.client.HTTPConnection(self.address, self.link.port, timeout=5)
         try:
@@ -341,30 +341,30 @@ class _Puller:
             connection.close()
         return True
 
-    def part_well(self) -> None:
+    def report_done(self) -> None:
         """Tell the parent that this node has everything. Retries: a node that had it from the start may call before the parent listens."""
         began = time.monotonic()
-        while not self.say(DONE) and time.monotonic() - began < self.link.patience_s:
+        while not self.report(DONE) and time.monotonic() - began < self.link.patience_s:
             time.sleep(_PAUSE_S)
 
     @contextlib.contextmanager
-    def company(self) -> t.Iterator[None]:
+    def keepalive(self) -> t.Iterator[None]:
         """Keep the parent waiting while files are read, and release it at the end, whatever the outcome."""
         over = threading.Event()
 
         def beat() -> None:
             while not over.wait(self.link.patience_s / 4):
-                self.say(ALIVE)
+                self.report(ALIVE)
 
         threading.Thread(target=beat, daemon=True).start()
         try:
             yield
         except BaseException:
             over.set()
-            self.say(DONE)
+            self.report(DONE)
             raise
         over.set()
-        self.part_well()
+        self.report_done()
 
 
 def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
@@ -379,7 +379,7 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
         for address in link.listen if link.children else ():
             servers.append(_listen(link, address, served))
             threading.Thread(target=servers[-1].serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
-        with puller.company() if puller else contextlib.nullcontext():
+        with puller.keepalive() if puller else contextlib.nullcontext():
             known = parcels.read_seal(parcel)
             missing = []
             for item in parcel.items:
@@ -397,14 +397,14 @@ def relay(parcel: Parcel, link: Link, token: str, counter: Counter) -> None:
                     "to fetch it again."
                 )
             parcels.lay(parcel, known)
-        _see_off(link, served)
+        _wait_for_children(link, served)
     finally:
         for server in servers:
             server.shutdown()
             server.server_close()
 
 
-def _see_off(link: Link, served: _Served) -> None:
+def _wait_for_children(link: Link, served: _Served) -> None:
     """Wait until every child is done, or silent for too long: the child reports its own fault."""
     served.asked = time.monotonic()
     while not served.done.issuperset(link.children):

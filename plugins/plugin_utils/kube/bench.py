@@ -86,7 +86,7 @@ def bench(
     for each in pods:
         each["metadata"]["annotations"][PLAN] = stamp
     return {
-        "common": [thing("v1", "Namespace", chosen.namespace, None, labels()), files, _meeting(chosen, asked)],
+        "common": [thing("v1", "Namespace", chosen.namespace, None, labels()), files, _rendezvous(chosen, asked)],
         "ranks": pods,
         "nodes": {member.host: member.node for member in members},
         "group": {
@@ -126,14 +126,14 @@ def _own(member: pod.Member) -> dict[str, str]:
 
 
 def _pod(member: pod.Member, head: pod.Member, ranks: int, job: Job, chosen: Settings, reference: str) -> Plain:
-    meeting = {
+    rendezvous = {
         "RANK": str(member.rank),
         "WORLD_SIZE": str(ranks),
         "LOCAL_RANK": "0",
         "MASTER_ADDR": wiring.way_to(head, member, f"{NAME}-rank0.{NAME}.{chosen.namespace}.svc"),
         "MASTER_PORT": str(job.port),
     }
-    env = {**member.env, **job.environment, **meeting}
+    env = {**member.env, **job.environment, **rendezvous}
     container: Plain = {
         "command": list(member.argv),
         "env": [{"name": name, "value": env[name]} for name in sorted(env)],
@@ -159,7 +159,7 @@ def _pod(member: pod.Member, head: pod.Member, ranks: int, job: Job, chosen: Set
     return {**frame, "metadata": {**frame["metadata"], **made["metadata"]}}
 
 
-def _meeting(chosen: Settings, job: Job) -> Plain:
+def _rendezvous(chosen: Settings, job: Job) -> Plain:
     """Make rank 0 reachable by name, for a ring where not all hosts share a wire."""
     return thing(
         "v1",

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import RANK_PROGRAMS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings
@@ -130,14 +130,14 @@ def _volumes(member: Member, group: Group) -> tuple[list[Plain], list[Plain]]:
         items = [{"key": "token", "path": "token", "mode": 0o400}]
         volumes.append({"name": "hf-token", "secret": {"secretName": chosen.hf_token_secret, "items": items}})
         mounts.append({"name": "hf-token", "mountPath": TOKEN, "readOnly": True})
-    if has_door(member, chosen):
+    if has_auth_proxy(member, chosen):
         items = [{"key": "key", "path": "key", "mode": 0o400}]
         volumes.append({"name": API_KEY, "secret": {"secretName": chosen.api_key_secret, "items": items}})
         mounts.append({"name": API_KEY, "mountPath": KEY, "readOnly": True})
     return volumes, mounts
 
 
-def has_door(member: Member, chosen: Settings) -> bool:
+def has_auth_proxy(member: Member, chosen: Settings) -> bool:
     """Whether this rank has an API that requires a key."""
     return member.rank == 0 and chosen.api_key_secret is not None
 
@@ -151,8 +151,8 @@ def _environment(member: Member, group: Group) -> list[Plain]:
     own = CACHES | member.env
     if wants_token(group.settings):
         own["HF_TOKEN_PATH"] = f"{TOKEN}/token"
-    if has_door(member, group.settings):
-        own[door.KEY_FILE] = f"{KEY}/key"
+    if has_auth_proxy(member, group.settings):
+        own[auth_proxy.KEY_FILE] = f"{KEY}/key"
     if group.settings.hub_offline:
         own["HF_HUB_OFFLINE"] = "1"
     return [{"name": name, "value": own[name]} for name in sorted(own)]

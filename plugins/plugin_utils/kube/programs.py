@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door, meeting, preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy, preflight, rendezvous, supervisor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 
@@ -19,5 +19,5 @@ def sources() -> dict[str, str]:
     """Return file name → text."""
     return {
         f"{program.__name__.rpartition('.')[2]}.py": source_of(program)
-        for program in (preflight, supervisor, meeting, door, patches)
+        for program in (preflight, supervisor, rendezvous, auth_proxy, patches)
     }

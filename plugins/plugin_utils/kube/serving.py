@@ -47,7 +47,7 @@ NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into
 BEAT_S = 2
 PATCHES = "patches.json"
 STOP_S = 30  # for an engine to stop: half of the pod's grace period
-# vLLM's socket in place of a port, and TLS, which the door does not use towards the engine.
+# vLLM's socket in place of a port, and TLS, which the proxy does not use towards the engine.
 _OTHER_WAYS = ("--uds", "--ssl-certfile", "--ssl-keyfile")
 _PLAN_KEYS = ("profile", "model", "engine", "instance", "ranks", "memory")
 
@@ -167,7 +167,7 @@ def _files(
     """Return the input of each rank's supervisor and preflight."""
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
     first, name = members[0], f"serve-{instance.name}"
-    meeting = f"{instance.meeting}.{chosen.namespace}.svc"
+    rendezvous = f"{instance.rendezvous}.{chosen.namespace}.svc"
     verbs = any(key == "NCCL_NET" and value == "IB" for key, value in first.env.items())
     files: dict[str, Plain] = {}
     for member in members:
@@ -185,9 +185,9 @@ def _files(
             "listen": "0.0.0.0",
             "port": supervisor,
             # On a ring not all ranks share a wire: the others use the pod network.
-            "head": wiring.way_to(first, member, meeting),
+            "head": wiring.way_to(first, member, rendezvous),
             "api": instance.port,
-            "argv": _argv(member, instance, meeting, chosen),
+            "argv": _argv(member, instance, rendezvous, chosen),
             "before": [applier] if plan.get("patches") else [],
             "guard": {"folder": FOLDER, "socket": SOCKET, "name": f"serve-{instance.name}-rank{member.rank}"},
             "verbs": verbs,
@@ -216,17 +216,17 @@ def _files(
     return files
 
 
-def _argv(member: pod.Member, instance: Instance, meeting: str, chosen: Settings) -> list[str]:
-    """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, and in the API's door."""
+def _argv(member: pod.Member, instance: Instance, rendezvous: str, chosen: Settings) -> list[str]:
+    """Return the engine's command, wrapped as needed: in a program that finds the first rank's address, and in the API's proxy."""
     argv = list(member.argv)
     refuse_secrets_in_command(member.rank, argv, member.env)
-    if any(instance.meeting in word for word in argv):
-        named = [word.replace(instance.meeting, meeting) for word in argv]
-        argv = ["python3", f"{pod.PROGRAMS}/meeting.py", str(chosen.peers_timeout_s), meeting, *named]
+    if any(instance.rendezvous in word for word in argv):
+        named = [word.replace(instance.rendezvous, rendezvous) for word in argv]
+        argv = ["python3", f"{pod.PROGRAMS}/rendezvous.py", str(chosen.peers_timeout_s), rendezvous, *named]
     if chosen.api_key_secret:
         argv = _inside(argv, member, instance)
-    if pod.has_door(member, chosen):
-        argv = ["python3", f"{pod.PROGRAMS}/door.py", str(instance.port), str(instance.inner_port), *argv]
+    if pod.has_auth_proxy(member, chosen):
+        argv = ["python3", f"{pod.PROGRAMS}/auth_proxy.py", str(instance.port), str(instance.inner_port), *argv]
     return argv
 
 
@@ -338,7 +338,7 @@ def _services(
             {"name": "http", "port": chosen.service_port or instance.port, "targetPort": "http", "protocol": "TCP"}
         ],
     }
-    meeting = {
+    rendezvous = {
         "clusterIP": "None",
         # Ranks look for each other before any of them is ready.
         "publishNotReadyAddresses": True,
@@ -352,7 +352,7 @@ def _services(
     made["metadata"]["annotations"] = dict(told)
     return [
         made,
-        thing("v1", "Service", f"{name}-ranks", chosen.namespace, labels(instance.name), spec=meeting),
+        thing("v1", "Service", f"{name}-ranks", chosen.namespace, labels(instance.name), spec=rendezvous),
     ]
 
 

@@ -73,7 +73,7 @@ def plan(chosen: Choices, ranks: t.Mapping[str, str], serving: bool, host: str) 
     words += ["--operations", *chosen.operations, *(["--beside-serving"] if beside else [])]
     return {
         "argv": [chosen.python, "-", *words],
-        "environment": {**_meeting(ranks, host, chosen.port), **LOGGED},
+        "environment": {**_rendezvous(ranks, host, chosen.port), **LOGGED},
         "job": {
             "arguments": words,
             "environment": dict(LOGGED),
@@ -85,7 +85,7 @@ def plan(chosen: Choices, ranks: t.Mapping[str, str], serving: bool, host: str) 
     }
 
 
-def _meeting(ranks: t.Mapping[str, str], host: str, port: int) -> dict[str, str]:
+def _rendezvous(ranks: t.Mapping[str, str], host: str, port: int) -> dict[str, str]:
     """Return the rendezvous variables of PyTorch's ranks; empty for a host without a rank."""
     if host not in ranks:
         return {}

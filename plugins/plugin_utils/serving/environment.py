@@ -69,7 +69,7 @@ def _over_the_pod_network(options: nccl.Options, instance: Instance) -> nccl.Opt
             "hosts' interface that does (k8s_dgx_nccl_bootstrap, the management network's), or let pods have VFs of "
             "their own (k8s_dgx_attachment=vf)."
         )
-    return replace(options, bootstrap=start_up, head=options.head or instance.meeting)
+    return replace(options, bootstrap=start_up, head=options.head or instance.rendezvous)
 
 
 def _unseen(unseen: t.Mapping[str, str]) -> Finding:

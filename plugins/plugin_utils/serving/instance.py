@@ -34,6 +34,6 @@ class Instance:
         return self.dist_port - 2
 
     @property
-    def meeting(self) -> str:
+    def rendezvous(self) -> str:
         """Return the first rank's DNS name within its namespace: the rendezvous address if no VF connects all ranks."""
         return f"serve-{self.name}-rank0-0.serve-{self.name}-ranks"

@@ -211,8 +211,8 @@ def test_where_cables_lead_to_different_neighbours_ranks_start_up_over_the_pod_n
         assert rank["env"]["GLOO_SOCKET_IFNAME"] == start_up
         # The engine is given an address: ZMQ, as SGLang uses it with data parallelism, cannot bind to a host name.
         name = f"{MEETING}.dgx-serving.svc"
-        assert file["argv"][:4] == ["python3", "/dgxspark/meeting.py", "600", name]
-        assert "meeting.py" in named(served, "ConfigMap", "serve-default-launch")["data"]
+        assert file["argv"][:4] == ["python3", "/dgxspark/rendezvous.py", "600", name]
+        assert "rendezvous.py" in named(served, "ConfigMap", "serve-default-launch")["data"]
         given = [word for word in file["argv"][4:] if name in word]
         assert given in ([name], [f"{name}:{made['instance']['dist_port']}"])
 
@@ -342,7 +342,7 @@ def test_an_api_with_a_key_listens_on_loopback_behind_its_door(profile: str, att
             assert "DGXSPARK_API_KEY_FILE" not in env
             assert len(argv) == len(before["argv"])
             continue
-        assert argv[:4] == ["python3", "/dgxspark/door.py", port, told["--port"]]
+        assert argv[:4] == ["python3", "/dgxspark/auth_proxy.py", port, told["--port"]]
         assert [word for word in argv[4:] if word not in ("127.0.0.1", "49998")] == [
             word for word in before["argv"] if word not in ("0.0.0.0", port)
         ]
@@ -356,7 +356,7 @@ def test_an_api_with_a_key_listens_on_loopback_behind_its_door(profile: str, att
             "ports"
         ]
     texts = named(served, "ConfigMap", "serve-default-launch")["data"]
-    assert "door.py" in texts
+    assert "auth_proxy.py" in texts
     # Another key, or none, are other ranks.
     others = [serve(made, attachment=attachment, api_key_secret=name) for name in ("serve-default-api-2", None)]
     assert len({each["plan"] for each in (served, *others)}) == 3
@@ -366,7 +366,7 @@ def test_a_ring_s_first_rank_has_its_address_and_its_door() -> None:
     made = next(inputs.fitting("qwen3.5-397b-a17b-nvfp4", 4, "vf", "ring"))
     served = serving(made, inputs.fabric(4, topology="ring"), {"image": inputs.PINNED, "api_key_secret": "s"})
     argv = files(served)[0]["argv"]
-    assert argv.index("/dgxspark/door.py") < argv.index("/dgxspark/meeting.py")
+    assert argv.index("/dgxspark/auth_proxy.py") < argv.index("/dgxspark/rendezvous.py")
 
 
 @pytest.mark.parametrize(

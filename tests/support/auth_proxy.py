@@ -1,4 +1,4 @@
-"""The door in front of an engine, as processes."""
+"""The proxy in front of an engine, as processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE
 
@@ -44,8 +44,8 @@ while True:
 """
 
 
-class Door:
-    """A door with an engine behind it."""
+class AuthProxy:
+    """A proxy with an engine behind it."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder, self.port, self.inner = folder, free_port(), free_port()
@@ -57,12 +57,12 @@ class Door:
     def start(self, *command: str, key: str | None = None) -> subprocess.Popen[str]:
         given = command or (sys.executable, str(self.folder / "engine.py"), str(self.inner), str(self.folder))
         self.process = subprocess.Popen(
-            [sys.executable, str(door.__file__), str(self.port), str(self.inner), *given], text=True, stderr=subprocess.PIPE,
-            env={**os.environ, door.KEY_FILE: key or str(self.folder / "key")}, start_new_session=True,
+            [sys.executable, str(auth_proxy.__file__), str(self.port), str(self.inner), *given], text=True, stderr=subprocess.PIPE,
+            env={**os.environ, auth_proxy.KEY_FILE: key or str(self.folder / "key")}, start_new_session=True,
         )  # fmt: skip
         return self.process
 
-    def up(self) -> Door:
+    def up(self) -> AuthProxy:
         self.start()
         self.until("up")
         return self

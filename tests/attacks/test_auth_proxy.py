@@ -1,4 +1,4 @@
-"""The door of the API, attacked by clients with and without the key: real processes and sockets."""
+"""The proxy of the API, attacked by clients with and without the key: real processes and sockets."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door
-from ansible_collections.dgxspark.cluster.tests.support.door import KEY, Door
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy
+from ansible_collections.dgxspark.cluster.tests.support.auth_proxy import KEY, AuthProxy
 
 OWNER = f"GET /v1/models HTTP/1.1\nHost: a\nAuthorization: Bearer {KEY}\n"
 
 
 @pytest.fixture
-def made(tmp_path: pathlib.Path) -> t.Iterator[Door]:
-    each = Door(tmp_path)
+def made(tmp_path: pathlib.Path) -> t.Iterator[AuthProxy]:
+    each = AuthProxy(tmp_path)
     yield each
     each.close()
 
 
-def few_descriptors(made: Door, count: int) -> None:
-    """Start the door with a hard limit of descriptors; its log goes to a file."""
+def few_descriptors(made: AuthProxy, count: int) -> None:
+    """Start the proxy with a hard limit of descriptors; its log goes to a file."""
     python = made.folder / "python"
     python.write_text(f'#!/bin/bash\nulimit -n {count}\nexec {sys.executable} "$@" 2>{made.folder}/log\n')
     python.chmod(0o755)
@@ -37,11 +37,11 @@ def few_descriptors(made: Door, count: int) -> None:
     made.until("up")
 
 
-def engine(made: Door) -> tuple[str, ...]:
+def engine(made: AuthProxy) -> tuple[str, ...]:
     return ("/usr/bin/env", "python3", str(made.folder / "engine.py"), str(made.inner), str(made.folder))
 
 
-def test_who_has_the_key_gets_in_whoever_else_stands_at_the_door(made: Door) -> None:
+def test_who_has_the_key_gets_in_whoever_else_stands_at_the_door(made: AuthProxy) -> None:
     few_descriptors(made, 64)
     strangers: list[socket.socket] = []
     try:
@@ -57,7 +57,7 @@ def test_who_has_the_key_gets_in_whoever_else_stands_at_the_door(made: Door) -> 
     assert (made.folder / "log").stat().st_size < 10_000
 
 
-def test_more_requests_than_there_is_room_for_are_told_so_and_no_loading_engine_is_blamed(made: Door) -> None:
+def test_more_requests_than_there_is_room_for_are_told_so_and_no_loading_engine_is_blamed(made: AuthProxy) -> None:
     few_descriptors(made, 64)
     held: list[socket.socket] = []
     try:
@@ -76,7 +76,7 @@ def test_more_requests_than_there_is_room_for_are_told_so_and_no_loading_engine_
         assert time.monotonic() < until, "room comes back"
 
 
-def test_the_key_goes_to_the_engine_in_no_header_and_in_no_address(made: Door) -> None:
+def test_the_key_goes_to_the_engine_in_no_header_and_in_no_address(made: AuthProxy) -> None:
     made.up()
     more = [
         f"X-Api-Key: {KEY}",
@@ -94,7 +94,7 @@ def test_the_key_goes_to_the_engine_in_no_header_and_in_no_address(made: Door) -
     assert made.seen().count("HTTP/1.1") == 1
 
 
-def test_a_browser_s_question_is_answered_and_its_page_may_read_a_refusal(made: Door) -> None:
+def test_a_browser_s_question_is_answered_and_its_page_may_read_a_refusal(made: AuthProxy) -> None:
     made.up()
     ask = "OPTIONS /v1/chat/completions HTTP/1.1\nHost: a\nOrigin: http://x\nAccess-Control-Request-Method: POST\n\n"
     answer = made.ask(ask)
@@ -105,10 +105,10 @@ def test_a_browser_s_question_is_answered_and_its_page_may_read_a_refusal(made: 
 
 def test_a_client_that_vanishes_is_noticed_by_the_kernel() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        door.keep_alive(client)
-        for name, (level, value) in door.ALIVE.items():
+        auth_proxy.keep_alive(client)
+        for name, (level, value) in auth_proxy.ALIVE.items():
             assert client.getsockopt(level, getattr(socket, name)) == value, name
-    assert door.ALIVE["TCP_USER_TIMEOUT"][1] <= 60_000
+    assert auth_proxy.ALIVE["TCP_USER_TIMEOUT"][1] <= 60_000
 
 
 def test_exchanges_are_held_and_no_fault_of_a_descriptor_is_an_engine_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_exchanges_are_held_and_no_fault_of_a_descriptor_is_an_engine_s(monkeypa
 
     async def run() -> str:
         opened = asyncio.open_connection
-        made = door.Door(1, KEY.encode(), 8)
+        made = auth_proxy.AuthProxy(1, KEY.encode(), 8)
         server = await asyncio.start_server(made.accept, "127.0.0.1", 0)
         reader, writer = await opened("127.0.0.1", server.sockets[0].getsockname()[1])
         await asyncio.sleep(0.05)
@@ -140,8 +140,8 @@ def test_exchanges_are_held_and_no_fault_of_a_descriptor_is_an_engine_s(monkeypa
 )
 def test_no_head_is_a_traceback(head: bytes, tmp_path: pathlib.Path) -> None:
     async def run() -> bytes:
-        made = door.Door(1, KEY.encode(), 8)
-        server = await asyncio.start_server(made.accept, "127.0.0.1", 0, limit=door.HEAD)
+        made = auth_proxy.AuthProxy(1, KEY.encode(), 8)
+        server = await asyncio.start_server(made.accept, "127.0.0.1", 0, limit=auth_proxy.HEAD)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
         writer.write(head)
         answer = await asyncio.wait_for(reader.read(), 10)

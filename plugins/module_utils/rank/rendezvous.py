@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run an engine with the first rank's address in place of that rank's name in its command.
 
-`python3 meeting.py SECONDS NAME COMMAND …`. SGLang (0.5.10 to 0.5.23) accepts a name in --dist-init-addr but, with data-parallel
+`python3 rendezvous.py SECONDS NAME COMMAND …`. SGLang (0.5.10 to 0.5.23) accepts a name in --dist-init-addr but, with data-parallel
 attention, passes it on to ZMQ, which binds only to addresses and interfaces. A name may have no address for a while: the
 cluster's DNS knows a new pod's a moment after the pod starts.
 """
@@ -36,13 +36,13 @@ def main(arguments: t.Sequence[str]) -> None:
         found = address(name, float(seconds))
     except OSError as exc:
         raise SystemExit(
-            f"meeting: {name} has no address ({exc.strerror}). See CoreDNS, and the Service of that name."
+            f"rendezvous: {name} has no address ({exc.strerror}). See CoreDNS, and the Service of that name."
         ) from exc
     argv = [word.replace(name, found) for word in command]
     try:
         os.execvp(argv[0], argv)
     except OSError as exc:
-        raise SystemExit(f"meeting: {argv[0]}: {exc.strerror}") from exc
+        raise SystemExit(f"rendezvous: {argv[0]}: {exc.strerror}") from exc
 
 
 if __name__ == "__main__":

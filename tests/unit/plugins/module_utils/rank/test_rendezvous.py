@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import meeting
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import rendezvous
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(meeting.__file__), *arguments], check=False, capture_output=True, text=True
+        [sys.executable, str(rendezvous.__file__), *arguments], check=False, capture_output=True, text=True
     )
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run an engine behind a door: the API port requires the key for each request, and the engine listens on loopback only.
+"""Run an engine behind a proxy: the API port requires the key for each request, and the engine listens on loopback only.
 
-`python3 door.py PORT INNER COMMAND …`, with the key in the file that DGXSPARK_API_KEY_FILE names. Not the engines' own keys:
+`python3 auth_proxy.py PORT INNER COMMAND …`, with the key in the file that DGXSPARK_API_KEY_FILE names. Not the engines' own keys:
 vLLM (0.17.0 to 0.33.0) protects only paths below /v1, and leaves /invocations, /tokenize and others open; SGLang (0.5.10 to 0.5.23)
 writes all its arguments into its log, including the key.
 
@@ -45,7 +45,7 @@ ALIVE = {
 }
 FIRST_TO_GO = 1000  # the highest OOM score: no process's size includes CUDA's memory
 REASONS = {400: "Bad Request", 401: "Unauthorized", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
-# Headers that would keep the connection open behind the door, or show the engine the key.
+# Headers that would keep the connection open behind the proxy, or show the engine the key.
 DROPPED = (
     *(b"authorization", b"proxy-authorization", b"x-api-key", b"api-key"),
     *(b"connection", b"keep-alive", b"proxy-connection", b"upgrade"),
@@ -143,8 +143,8 @@ def keep_alive(client: t.Any) -> None:
             client.setsockopt(level, getattr(socket, name), value)
 
 
-class Door:
-    """The connections of one door. room: how many may be open at a time."""
+class AuthProxy:
+    """The connections of one proxy. room: how many may be open at a time."""
 
     def __init__(self, inner: int, key: bytes, room: int) -> None:
         self.inner, self.key, self.room = inner, key, room
@@ -167,7 +167,7 @@ class Door:
         self.tasks.discard(task)
         self.strangers.pop(task, None)
         if not task.cancelled() and task.exception():
-            _tell(f"door: a connection ended with {type(task.exception()).__name__}")
+            _tell(f"auth_proxy: a connection ended with {type(task.exception()).__name__}")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         keep_alive(writer.get_extra_info("socket"))
@@ -209,7 +209,7 @@ class Door:
             return await asyncio.open_connection("127.0.0.1", self.inner)
         except OSError as exc:
             if exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL):
-                _tell(f"door: no connection to the engine: {exc.strerror}")
+                _tell(f"auth_proxy: no connection to the engine: {exc.strerror}")
                 raise Refused(503, f"Too many requests at the same time: {exc.strerror}. Try again later.") from exc
             raise Refused(503, "The engine does not answer yet.") from exc
 
@@ -227,7 +227,7 @@ def _tell(text: str) -> None:
 
 def _faults(_loop: asyncio.AbstractEventLoop, context: dict[str, t.Any]) -> None:
     said = context.get("exception")
-    _tell(f"door: {context.get('message', 'a fault')}{f' ({type(said).__name__}: {said})' if said else ''}"[:500])
+    _tell(f"auth_proxy: {context.get('message', 'a fault')}{f' ({type(said).__name__}: {said})' if said else ''}"[:500])
 
 
 def _room() -> tuple[int, tuple[int, int]]:
@@ -244,11 +244,11 @@ def _room() -> tuple[int, tuple[int, int]]:
 async def _run(port: int, inner: int, key: bytes, command: t.Sequence[str]) -> int:
     room, limits = _room()
     asyncio.get_running_loop().set_exception_handler(_faults)
-    door = Door(inner, key, room)
-    # Open the door first: the engine's own port is reachable only within this pod.
+    proxy = AuthProxy(inner, key, room)
+    # Listen first: the engine's own port is reachable only within this pod.
     listening = socket.create_server(("0.0.0.0", port), backlog=WAITING)
     # The loop accepts `backlog` connections before it serves any of them: with many, strangers would take all descriptors.
-    server = await asyncio.start_server(door.accept, sock=listening, limit=HEAD, backlog=4)
+    server = await asyncio.start_server(proxy.accept, sock=listening, limit=HEAD, backlog=4)
     listening.listen(WAITING)
     async with server:
         # No Ansible here: this runs in the pod. The engine gets the limits that its container has.
@@ -270,7 +270,7 @@ def _die(number: int) -> None:
 
 
 def main(arguments: t.Sequence[str]) -> int:
-    """Open the door and run the command behind it."""
+    """Listen, and run the command behind the proxy."""
     port, inner, *command = arguments
     # The group stops as one: requests in progress may end, and the engine ends first.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
@@ -278,7 +278,7 @@ def main(arguments: t.Sequence[str]) -> int:
         key = read_key(os.environ.get(KEY_FILE))
         return asyncio.run(_run(int(port), int(inner), key, command))
     except (OSError, ValueError) as exc:
-        raise SystemExit(f"door: the API stays closed, and the engine is not started: {exc}") from exc
+        raise SystemExit(f"auth_proxy: the API stays closed, and the engine is not started: {exc}") from exc
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The door in front of an engine, by real processes and sockets: who passes, what the engine sees, and how both end."""
+"""The proxy in front of an engine, by real processes and sockets: who passes, what the engine sees, and how both end."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import door, supervisor
-from ansible_collections.dgxspark.cluster.tests.support.door import KEY, Door
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy, supervisor
+from ansible_collections.dgxspark.cluster.tests.support.auth_proxy import KEY, AuthProxy
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive
 
 
 @pytest.fixture
-def made(tmp_path: pathlib.Path) -> t.Iterator[Door]:
-    each = Door(tmp_path)
+def made(tmp_path: pathlib.Path) -> t.Iterator[AuthProxy]:
+    each = AuthProxy(tmp_path)
     yield each
     each.close()
 
 
-def test_every_path_wants_the_key_and_the_engine_never_sees_it(made: Door) -> None:
+def test_every_path_wants_the_key_and_the_engine_never_sees_it(made: AuthProxy) -> None:
     made.up()
     for path in ("/v1/chat/completions", "/invocations", "/health", "/metrics", "/", "*"):
         for method in ("GET", "POST", "OPTIONS"):
@@ -47,7 +47,7 @@ def test_every_path_wants_the_key_and_the_engine_never_sees_it(made: Door) -> No
     )
 
 
-def test_a_stream_comes_as_it_is_made_and_ends_with_its_reader(made: Door) -> None:
+def test_a_stream_comes_as_it_is_made_and_ends_with_its_reader(made: AuthProxy) -> None:
     made.up()
     with (
         made.say(f"GET /v1/x HTTP/1.1\nAuthorization: Bearer {KEY}\n\n") as connection,
@@ -64,7 +64,7 @@ def test_a_stream_comes_as_it_is_made_and_ends_with_its_reader(made: Door) -> No
     made.until("left")
 
 
-def test_an_engine_that_loads_and_a_head_that_is_none_are_told(made: Door) -> None:
+def test_an_engine_that_loads_and_a_head_that_is_none_are_told(made: AuthProxy) -> None:
     made.start("sleep", "60")
     until = time.monotonic() + PATIENCE
     while True:
@@ -79,7 +79,7 @@ def test_an_engine_that_loads_and_a_head_that_is_none_are_told(made: Door) -> No
     assert made.ask(f"GET / HTTP/1.1\nA: {'b' * 100_000}\n\n").startswith("HTTP/1.1 431 ")
 
 
-def test_without_a_key_nothing_is_opened_and_nothing_started(made: Door) -> None:
+def test_without_a_key_nothing_is_opened_and_nothing_started(made: AuthProxy) -> None:
     (made.folder / "empty").touch()
     for place in ("empty", "none"):
         process = made.start("touch", str(made.folder / "started"), key=str(made.folder / place))
@@ -91,7 +91,7 @@ def test_without_a_key_nothing_is_opened_and_nothing_started(made: Door) -> None
     assert not (made.folder / "started").exists()
 
 
-def test_it_ends_as_the_engine_ends(made: Door) -> None:
+def test_it_ends_as_the_engine_ends(made: AuthProxy) -> None:
     assert made.start("sh", "-c", "exit 7").wait(PATIENCE) == 7
     assert made.start("sh", "-c", "kill -SEGV $$").wait(PATIENCE) == -signal.SIGSEGV
     assert made.start("sh", "-c", "kill -KILL $$").wait(PATIENCE) == -signal.SIGKILL
@@ -115,12 +115,12 @@ def test_it_ends_as_the_engine_ends(made: Door) -> None:
 )  # fmt: skip
 def test_nothing_but_the_key_passes(lines: list[bytes]) -> None:
     head = b"\r\n".join([b"GET / HTTP/1.1", *lines, b"", b""])
-    with pytest.raises(door.Refused):
-        door.passed(head, KEY.encode())
+    with pytest.raises(auth_proxy.Refused):
+        auth_proxy.passed(head, KEY.encode())
     # Nor the key given twice.
     twice = [b"Authorization: Bearer " + KEY.encode()] * 2
-    with pytest.raises(door.Refused):
-        door.passed(b"\r\n".join([b"GET / HTTP/1.1", *lines, *twice, b"", b""]), KEY.encode())
+    with pytest.raises(auth_proxy.Refused):
+        auth_proxy.passed(b"\r\n".join([b"GET / HTTP/1.1", *lines, *twice, b"", b""]), KEY.encode())
 
 
 # --- in a rank ----------------------------------------------------------------------------------------------------------
@@ -131,10 +131,10 @@ def group(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator
     made = Group(tmp_path, 2)
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "key").chmod(0o400)
-    monkeypatch.setenv(door.KEY_FILE, str(tmp_path / "key"))
+    monkeypatch.setenv(auth_proxy.KEY_FILE, str(tmp_path / "key"))
     inner = str(free_port())
     engine = [sys.executable, str(tmp_path / "engine.py"), inner, str(tmp_path), "0"]
-    made.configure(0, argv=[sys.executable, str(tmp_path / "door.py"), str(made.api), inner, *engine])
+    made.configure(0, argv=[sys.executable, str(tmp_path / "auth_proxy.py"), str(made.api), inner, *engine])
     yield made
     made.close()
 
