@@ -1,4 +1,4 @@
-"""Run mypy --strict on the core, from a path where its full name resolves (`ansible_collections.dgxspark.cluster`)."""
+"""Run mypy --strict on the plugins, from a path where its full name resolves (`ansible_collections.dgxspark.cluster`)."""
 
 from __future__ import annotations
 

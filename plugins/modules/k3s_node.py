@@ -117,7 +117,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     told,
 )
 
-WANTED = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token")
+WANTED: tuple[str, ...] = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token")
 WANTED += ("agent_token", "first", "cdi")
 
 
