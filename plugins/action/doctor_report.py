@@ -8,7 +8,12 @@ from __future__ import annotations
 import time
 
 from ansible_collections.dgxspark.cluster.plugins.modules.doctor_report import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report, knowledge, power
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import (
+    doctor_certificates,
+    doctor_report,
+    knowledge,
+    power,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 
@@ -40,4 +45,14 @@ class ActionModule(ControllerAction):
         hardware, dirs = hardware_name(self.variable("dgxspark_fabric", {})), self.owner_dirs()
         if self.variable("spark_power_state") == "present":
             meta["clock_limit"] = power.limit(hardware, self.variable("spark_power_clock_mhz"), dirs)
+        meta["certificates"] = self._certificates(asked["kubeconfig"], list(plan["hosts"]))
         return doctor_report.build(plan, hosts, hardware, meta, dirs)
+
+    def _certificates(self, kubeconfig: str | None, hosts: list[str]) -> Plain:
+        """Return when the certificates end that the controller sees: of its kubeconfig, and of the gateway, at any Spark's port."""
+        found = {doctor_certificates.KUBECONFIG: doctor_certificates.of_kubeconfig(kubeconfig) if kubeconfig else None}
+        if self.variable("model_gateway_state") == "present" and self.variable("model_gateway_tls_certificate"):
+            places = [str(self.of_host(host, "ansible_host", host)) for host in hosts]
+            port = int(self.variable("model_gateway_node_port", doctor_certificates.PORT))
+            found[doctor_certificates.GATEWAY] = doctor_certificates.shown_at(places, port)
+        return {name: end for name, end in found.items() if end is not None}

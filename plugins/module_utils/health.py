@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures
+from ansible_collections.dgxspark.cluster.plugins.module_utils.certificates import read_certificates
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Pattern, Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
@@ -94,6 +95,7 @@ class Health:
     reboot_for: tuple[str, ...] | None = None
     clock_limit: ClockLimit | None = None
     blocks_mib: dict[str, int] = field(default_factory=dict)  # free memory in blocks of at least this many MiB
+    certificates: dict[str, float] = field(default_factory=dict)  # when each ends, in seconds since 1970, by path
 
 
 def read_health(
@@ -108,12 +110,13 @@ def read_health(
     max_lines: int = 5000,
     proc_root: str = "/proc",
     system_root: str = "",
+    certificates: t.Sequence[str] = (),
 ) -> Health:
     """Read a node.
 
     patterns: what to look for in the journal. device_ids: PCI `vendor:device` of the fabric's functions. packages:
     whose versions to read. units: whose journal to read beside the kernel's. since: how far back in this boot, in
-    journalctl's format. max_lines: of each journal, the newest.
+    journalctl's format. max_lines: of each journal, the newest. certificates: folders to look for them.
     """
     gpus, gpu_error = read_gpus(run)
     return Health(
@@ -130,6 +133,7 @@ def read_health(
         reboot_for=read_reboot(system_root),
         clock_limit=read_clock_limit(run, system_root),
         blocks_mib=read_blocks(_text(f"{proc_root}/buddyinfo")),
+        certificates=read_certificates(certificates, system_root),
     )
 
 

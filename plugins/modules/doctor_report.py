@@ -17,7 +17,8 @@ description:
   - It reads the variables of the play's hosts itself. C(dgxspark_plan) is the plan; for each host, C(dgxspark_roce),
     C(__sriov_roce_read) and C(__doctor_fault) are what M(dgxspark.cluster.roce_info) returned or why it returned nothing, and
     C(__doctor_health) is the result of M(dgxspark.cluster.node_health). C(nccl_gid_index), C(sriov_roce_trust),
-    C(sriov_roce_spoof_check), C(netplan_vf_path) and C(k8s_dgx_plan) are what the roles were run with.
+    C(sriov_roce_spoof_check), C(netplan_vf_path) and C(k8s_dgx_plan) are what the roles were run with. If the inventory has the role
+    P(dgxspark.cluster.model_gateway#role) with a certificate, the one that a Spark's port shows is judged.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info
   - dgxspark.cluster.attributes.actiongroup
@@ -29,6 +30,9 @@ options:
   plan_fault:
     description: Why the plan refuses the nodes' readings, if it does.
     type: str
+  kubeconfig:
+    description: The controller's kubeconfig. When its client certificate ends is judged; nothing is asked with it.
+    type: path
 requirements:
   - jsonschema (Python library, on the controller)
 seealso:
@@ -61,6 +65,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "started": {"type": "str", "required": True},
     "plan_fault": {"type": "str"},
+    "kubeconfig": {"type": "path"},
 }
 main = controller_only(ARGUMENTS)
 

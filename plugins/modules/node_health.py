@@ -44,6 +44,11 @@ options:
       - How far back to look, in journalctl's syntax, such as V(2 hours ago).
       - By default to the beginning of this boot, and in the kernel's journal also into the boot before it.
     type: str
+  certificates:
+    description: Folders with certificates (C(*.crt)) whose end is returned; CAs are left out.
+    type: list
+    elements: path
+    default: []
   max_lines:
     description: How many lines of each journal are read, the newest.
     type: int
@@ -137,6 +142,10 @@ health:
       description: The free memory in MiB, by the least size of its blocks in MiB.
       returned: success
       type: dict
+    certificates:
+      description: When each certificate ends, in seconds since 1970, by path.
+      returned: success
+      type: dict
 """
 
 import typing as t
@@ -155,6 +164,7 @@ ARGUMENTS: dict[str, t.Any] = {
     "packages": {"type": "list", "elements": "str", "default": []},
     "units": {"type": "list", "elements": "str", "default": []},
     "since": {"type": "str"},
+    "certificates": {"type": "list", "elements": "path", "default": []},
     "max_lines": {"type": "int", "default": 5000},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "proc_root": {"type": "path", "default": "/proc"},
@@ -177,6 +187,7 @@ def main() -> None:
             packages=given["packages"],
             units=given["units"],
             since=given["since"],
+            certificates=given["certificates"],
             max_lines=given["max_lines"],
             proc_root=given["proc_root"],
             system_root=given["system_root"].rstrip("/"),

@@ -23,7 +23,13 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_hardware, known_bad, looks, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import (
+    doctor_certificates,
+    doctor_hardware,
+    known_bad,
+    looks,
+    signatures,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, period, together, why
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
@@ -55,6 +61,9 @@ class SiteState:
     now_s: float | None = None  # the controller's clock when the nodes had been read
     reached: t.Container[str] = ()  # hosts that answered, even if their facts could not be read
     clock_limit: int | None = None  # in MHz, that the inventory wants (role spark_power)
+    certificates: t.Mapping[str, float] = field(
+        default_factory=dict
+    )  # when those end that the controller sees, by what they are of
     unjudged: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -86,6 +95,7 @@ def examine(state: SiteState) -> list[Diagnosis]:
         doctor_hardware.gpus,
         doctor_hardware.clock_limits,
         doctor_hardware.pcie,
+        doctor_certificates.ends,
         _journals,
     )
     found = [diagnosis for part in parts for diagnosis in part(state)]

@@ -55,7 +55,8 @@ def build(
     `reached`, whether it answered.
     hardware: the class whose thresholds and limits apply. meta: `started`, `finished`, `versions`, `plan_fault`,
     `needed_gib` (from the serving plan), `pinned_gid`, `vf_options`, `netplan_path` and `foreign_stanzas` (of the roles),
-    `now_s`, `clock_limit` (in MHz, that the inventory wants). overlays: owner's knowledge folders.
+    `now_s`, `clock_limit` (in MHz, that the inventory wants), `certificates` (when those end that the controller sees, see
+    `doctor_certificates`). overlays: owner's knowledge folders.
     """
     evidence = evidence_of(
         plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}
@@ -76,6 +77,7 @@ def build(
         foreign_stanzas=str(meta.get("foreign_stanzas") or "refuse"),
         now_s=meta.get("now_s"),
         clock_limit=meta.get("clock_limit"),
+        certificates=dict(meta.get("certificates") or {}),
         reached={name for name, seen in hosts.items() if seen.get("reached") or seen.get("health")},
     )
     found = doctor.examine(state)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import pathlib
+import socket
+import threading
+import time
 import typing as t
 
 import jsonschema
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_report
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor_certificates, doctor_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import changes as fabric_changes
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
+from ansible_collections.dgxspark.cluster.tests.unit.tls import speaks_tls
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 REPORT = jsonschema.Draft202012Validator(
@@ -250,6 +257,61 @@ def test_a_clock_limit_that_does_not_hold(cluster: Cluster) -> None:
     differs = [("warning", "gpu.limit-differs", "spark3"), ("warning", "gpu.limit-differs", "spark4")]
     assert sorted(found(cluster, clock_limit=2200)) == sorted(here + differs)
     assert found(cluster) == here
+
+
+NOW = 1_800_000_000.0  # 2027-01-15 08:00 UTC
+
+
+@pytest.mark.parametrize(
+    ("days", "severity", "said"),
+    [
+        (15, "", ""),
+        (13.9, "warning", "expires on 2027-01-29 05:36 UTC, in 14 days."),
+        (0.2, "warning", "expires on 2027-01-15 12:48 UTC, in 1 day."),
+        (-1, "error", "has expired on 2027-01-14 08:00 UTC."),
+    ],
+)
+def test_certificates_that_end_are_told_before_they_do(cluster: Cluster, days: float, severity: str, said: str) -> None:
+    end, far = NOW + days * 86400, NOW + 300 * 86400
+    folder = "/var/lib/rancher/k3s"
+    cluster.hosts["spark1"]["health"]["certificates"] = {
+        f"{folder}/server/tls/b.crt": end,
+        f"{folder}/agent/a.crt": far,
+    }
+    cluster.hosts["spark2"]["health"]["certificates"] = {f"{folder}/agent/a.crt": end}
+    for seen in cluster.hosts.values():
+        seen["health"]["time_s"] = NOW
+    ours = {"the gateway": end, "the controller's kubeconfig": far}
+    report = examine(cluster, now_s=NOW, certificates=ours)
+    told = [each for each in report["findings"] if each["id"].startswith("certificate.")]
+    assert [(each["severity"], each["where"]) for each in told] == ([(severity, where) for where in ("spark1", "spark2", "the gateway")] if severity else [])  # fmt: skip
+    assert all(said in each["symptom"] for each in told)
+    remedies = [each["remedy"] for each in told]
+    assert not told or (
+        "restart k3s there" in remedies[0] and "k3s-agent" in remedies[1] and "gateway.yml" in remedies[2]
+    )
+
+
+def test_the_controller_reads_what_a_port_and_a_kubeconfig_show(tmp_path: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        authority = tmp_path / "ca.pem"
+        context = speaks_tls(authority)
+
+        def once() -> None:
+            with contextlib.suppress(OSError):
+                context.wrap_socket(plain.accept()[0], server_side=True).close()
+
+        threading.Thread(target=once, daemon=True).start()
+        port = plain.getsockname()[1]
+        end = doctor_certificates.shown_at(["127.0.0.9", "127.0.0.1"], port)
+    assert end is not None and 0 < end - time.time() < 3700
+    assert doctor_certificates.shown_at(["127.0.0.1"], port) is None
+    user = {"client-certificate-data": base64.b64encode(authority.read_bytes()).decode()}
+    path = tmp_path / "config"
+    for users, known in (([{"user": user}], True), ([{"user": {"token": "x"}}], False), ("x", False), ([1], False)):
+        path.write_text(json.dumps({"users": users}), encoding="utf-8")
+        assert (doctor_certificates.of_kubeconfig(str(path)) == end) is known
+    assert doctor_certificates.of_kubeconfig(str(tmp_path / "none")) is None
 
 
 def test_free_memory_in_small_blocks_is_told_of_idle_nodes(cluster: Cluster) -> None:

@@ -118,6 +118,9 @@ def test_tls_is_the_owner_s_certificate() -> None:
     container = kind(built, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert "/etc/dgxspark-gateway/tls.key" in container["args"]
     assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    # A renewed one starts new pods: the doctor's remedy.
+    renewed = made(service(), **{**pem, "certificate": pem["certificate"] + "renewed"})
+    assert stamps(renewed) != stamps(built) == stamps(made(service(), **pem))
     for missing in ("certificate", "private"):
         with pytest.raises(CollectionError, match="give both"):
             made(service(), **{**pem, missing: ""})
