@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
         hardware, dirs = hardware_name(self.variable("dgxspark_fabric", {})), self.owner_dirs()
         if self.variable("spark_power_state") == "present":
             meta["clock_limit"] = power.limit(hardware, self.variable("spark_power_clock_mhz"), dirs)
-        meta["certificates"] = self._certificates(asked["kubeconfig"], list(plan["hosts"]))
+        meta["certificates"] = self._certificates(asked["kubeconfig_file"], list(plan["hosts"]))
         return doctor_report.build(plan, hosts, hardware, meta, dirs)
 
     def _certificates(self, kubeconfig: str | None, hosts: list[str]) -> Plain:

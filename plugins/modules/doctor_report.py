@@ -30,7 +30,7 @@ options:
   plan_fault:
     description: Why the plan refuses the nodes' readings, if it does.
     type: str
-  kubeconfig:
+  kubeconfig_file:
     description: The controller's kubeconfig. When its client certificate ends is judged; nothing is asked with it.
     type: path
 requirements:
@@ -65,7 +65,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "started": {"type": "str", "required": True},
     "plan_fault": {"type": "str"},
-    "kubeconfig": {"type": "path"},
+    "kubeconfig_file": {"type": "path"},
 }
 main = controller_only(ARGUMENTS)
 
