@@ -53,7 +53,9 @@ options:
     elements: str
     default: []
   depths:
-    description: Tokens of context before each prompt of that tool. With O(mode=arena), by default 0, 4096, 8192, 16384 and 32768.
+    description: >-
+      Tokens of context before each prompt of that tool. With O(mode=arena), by default those of Spark Arena (0, 4096, 8192, 16384, 32768,
+      65535 and 100000) that fit into the context that the server states.
     type: list
     elements: int
     default: []

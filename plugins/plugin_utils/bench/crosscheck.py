@@ -30,6 +30,31 @@ _FIGURES = {
 }
 
 
+# Spark Arena's profile, so that its table and an owner's can be compared (spark-arena/recipe-registry, benchmarking/spark-arena-v2.yaml at
+# 4fe80a45; -v1.yaml has the same grid). It also orders the tests by the heat that they make, which the tool itself cannot be told.
+ARENA_LEVELS = (1, 2, 5, 10)
+ARENA_DEPTHS = (0, 4096, 8192, 16384, 32768, 65535, 100000)
+_ARENA_PROMPT, _ARENA_ANSWER = 2048, 128
+ARENA_ARGUMENTS = ("--pp", str(_ARENA_PROMPT), "--tg", str(_ARENA_ANSWER), "--enable-prefix-caching")
+
+
+def fitting(depths: t.Sequence[int], listed: t.Any, model: str) -> tuple[int, ...]:
+    """Return the arena's depths that fit with prompt and answer into a model's context, if the server states it.
+
+    listed: what the server says at /v1/models; vLLM and SGLang state max_model_len there.
+    """
+    found = listed.get("data") if isinstance(listed, dict) else None
+    own = (
+        [each for each in found if isinstance(each, dict) and each.get("id") == model]
+        if isinstance(found, list)
+        else []
+    )
+    most = own[0].get("max_model_len") if own else None
+    if not isinstance(most, int) or isinstance(most, bool):
+        return tuple(depths)
+    return tuple(depth for depth in depths if depth + _ARENA_PROMPT + _ARENA_ANSWER <= most)
+
+
 def command(
     url: str, model: str, levels: t.Sequence[int], more: t.Sequence[str], has_key: bool, depths: t.Sequence[int] = ()
 ) -> list[str]:

@@ -27,16 +27,20 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads i
 Plain = dict[str, t.Any]
 _ENGINE = ("name", "version")
 _QUICK_LEVELS, _QUICK_S, _QUICK_TOKENS = (1, 4, 8, 16, 32), 20.0, 128
-_ARENA_LEVELS, _ARENA_DEPTHS = (1, 2, 5, 10), (0, 4096, 8192, 16384, 32768)
+_MODELS = "/v1/models"
 _A_DAY_S = 86400.0  # the workload sets a request's own timeout
 
 
 def run(wanted: BenchRequest, known: Known, say: Say) -> Plain:
     """Run the benchmark; return the report. Raises CollectionError if nothing can be measured at all."""
     engines, constants = known.metrics, known.constants
+    open_depths = wanted.mode == "arena" and not wanted.depths
     wanted = {"quick": _quick, "arena": _arena}.get(wanted.mode, lambda same: same)(wanted)
     benches = _benches(wanted, known)
-    server = server_of(benches[0].request, [entry["version"]["path"] for entry in engines.values()])
+    server = server_of(benches[0].request, [*(entry["version"]["path"] for entry in engines.values()), _MODELS])
+    if open_depths:
+        depths = crosscheck.fitting(wanted.depths, server.documents.get(_MODELS), server.model)
+        wanted = dataclasses.replace(wanted, depths=depths)
     engine = metrics.engine_of(server.metrics, engines)
     beside = _beside(wanted, server.model, bool(benches[0].request.api_key))
     started, measured = _now(), []
@@ -83,9 +87,12 @@ def _quick(wanted: BenchRequest) -> BenchRequest:
 
 def _arena(wanted: BenchRequest) -> BenchRequest:
     """Return the matrix of depth and concurrency that the community compares; our own guards look at the same levels first."""
-    levels = _ARENA_LEVELS if wanted.levels == BenchRequest("").levels else wanted.levels
-    depths = wanted.depths or _ARENA_DEPTHS
-    return dataclasses.replace(wanted, levels=levels, rounds=1, depths=depths, crosscheck=crosscheck.PROGRAM)
+    levels = crosscheck.ARENA_LEVELS if wanted.levels == BenchRequest("").levels else wanted.levels
+    depths = wanted.depths or crosscheck.ARENA_DEPTHS
+    more = (*crosscheck.ARENA_ARGUMENTS, *wanted.crosscheck_arguments)  # of two, the tool takes the last
+    return dataclasses.replace(
+        wanted, levels=levels, rounds=1, depths=depths, crosscheck=crosscheck.PROGRAM, crosscheck_arguments=more
+    )
 
 
 def works(wanted: BenchRequest, known: Known) -> list[Workload]:
