@@ -59,6 +59,7 @@ class Quant(t.TypedDict):
 
     tool: t.Annotated[str, "what quantized it: modelopt, compressed-tensors, unknown or none"]
     method: t.Annotated[str | None, "the checkpoint's own quant_method; none: it is not quantized; null: not known"]
+    asked: t.Annotated[str | None, "the method that is set or follows; null where only the running engine decides"]
     stored: t.Annotated[list[str], "formats in the checkpoint"]
     experts: t.Annotated[str | t.Mapping[str, t.Any] | None, "the experts' format"]
     dense_fp4: t.Annotated[bool, "FP4 layers outside the routed experts"]

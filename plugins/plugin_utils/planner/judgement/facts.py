@@ -212,6 +212,7 @@ def quant_facts(profile: Profile, settings: t.Mapping[str, t.Any] | None = None)
     whole = facts is not None and not set(stored) - _WHOLE
     return {
         "tool": tool,
+        "asked": named or None,
         "method": profile.quant_method or ("none" if whole else None),
         "stored": stored,
         "experts": precision["experts"] if "experts" in kinds else None,

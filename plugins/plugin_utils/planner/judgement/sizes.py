@@ -66,23 +66,29 @@ def size(settled: Settled, free: memory.Free | None, known: Base) -> Sized:
     return Sized(runs.with_added(knob), added | knob, again)
 
 
-def _vllm_method(settings: t.Mapping[str, t.Any], tables: Tables, version: str) -> str:
-    """Return vLLM's own name for the algorithm: `NEXTN` is `mtp` there."""
-    entry = tables.settings["speculative_algorithm"]
-    return str(flag_table.translate(settings.get("speculative_algorithm", "draft_model"), entry["vllm"][0], None))
+def _vllm_method(profile: Profile, tables: Tables) -> str:
+    """Return vLLM's own name for the algorithm: `NEXTN` is `mtp` there. Empty: it drafts nothing."""
+    algorithm, drafter = (profile.settings.get(f"speculative_{key}") for key in ("algorithm", "draft_model_path"))
+    if algorithm:
+        return str(flag_table.translate(algorithm, tables.settings["speculative_algorithm"]["vllm"][0], None))
+    if not isinstance(drafter, str) or not drafter:
+        return ""
+    known = profile.drafter if profile.drafter and model_key(profile.drafter.model) == model_key(drafter) else None
+    own = model_key(drafter) == model_key(profile.model) or bool(known and known.frozen_kv)
+    return speculation.vllm_method(drafter, own_head=own)
 
 
 def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None, list[Finding]]:
     """Resolve speculation; what the engine would reject becomes a finding, and the plan continues with steps + 1."""
     settings = profile.settings
-    algorithm = settings.get("speculative_algorithm")
+    vllm = profile.engine.name == "vllm"
+    algorithm = _vllm_method(profile, tables) if vllm else settings.get("speculative_algorithm")
     if not algorithm:
         return None, []
     source = ("SGLang 0.5.10 server_args.py:3079 and its successors",)
     try:
-        if profile.engine.name == "vllm":
-            method = _vllm_method(settings, tables, profile.engine.version)
-            return speculation.vllm_draft(method, settings.get("speculative_num_steps")), []
+        if vllm:
+            return speculation.vllm_draft(algorithm, settings.get("speculative_num_steps")), []
         draft = speculation.sglang_draft(
             algorithm,
             settings.get("speculative_num_steps"),

@@ -21,6 +21,9 @@ DEFAULT_BLOCK = 16  # DFLASH: SGLang 0.5.11 server_args.py:3412, 0.5.23 arg_grou
 DEFAULT_NGRAM = 12  # SGLang 0.5.12 server_args.py:3861, 0.5.23 arg_groups/speculative_hook.py:1314
 SINCE = {"DFLASH": "0.5.11", "DSPARK": "0.5.16"}
 ASSUMED_GAMMA = "speculation.gamma"
+# What vLLM tells a drafter's method by if none is stated: a part of its name, in the engine's order.
+# vLLM 0.26.0 config/speculative.py:876, 0.33.0 :1445; 0.17.0 :474 knows the first two.
+VLLM_NAMED = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
 
 
 @dataclass(frozen=True)
@@ -194,3 +197,15 @@ def vllm_draft(method: str, steps: int | None) -> Draft:
         )
     steps = _whole("speculative_num_steps", steps, 1)
     return Draft(method, steps, 1, steps + 1, False)
+
+
+def vllm_method(drafter: str, *, own_head: bool) -> str:
+    """Return the method that vLLM infers for a drafter that is named without one.
+
+    own_head: the drafter is the model's prediction head or assistant, whose configuration says so (mtp). What nothing tells is
+    a model of its own.
+    """
+    if drafter in ("ngram", "[ngram]"):
+        return "ngram"
+    named = next((method for part, method in VLLM_NAMED if part in drafter.lower()), None)
+    return named or ("mtp" if own_head else "draft_model")

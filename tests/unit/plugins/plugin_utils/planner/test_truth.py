@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import typing as t
 
 import pytest
@@ -361,6 +362,38 @@ def test_what_the_engine_reads_off_the_checkpoint_does_not_contradict_it() -> No
     assert told not in rules(made)
     # vLLM corrects the value for ModelOpt's checkpoints, and refuses it for others: the profile does not say which this is.
     assert told in rules(planned(VLLM, settings={"quantization": "fp8"}), "warning")
+
+
+QUANTIZATION = {"load.unquantized", "settings.quantization-other", "settings.quantization-other-vllm", "settings.quantization-unlike",
+                "settings.quantization-fp4-of-fp8"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(knowledge.load("profile")))
+def test_a_quantization_that_nobody_asked_for_is_held_against_no_checkpoint(name: str) -> None:
+    assert not rules(planned(name)) & QUANTIZATION
+
+
+@pytest.mark.parametrize(
+    ("name", "drafter", "method"),
+    [
+        (VLLM, "z-lab/Qwen3.5-122B-A10B-DFlash", "dflash"),
+        (VLLM, "some/Speculator-EAGLE3-drafter", "eagle3"),
+        (VLLM, "yuhuili/EAGLE-LLaMA3-Instruct-8B", "eagle"),
+        (VLLM, "deepseek-ai/dspark_qwen3_8b_block7", "dspark"),
+        (VLLM, "some/smaller-model", "draft_model"),
+        ("gemma-4-31b-it-nvfp4a16-vllm", "google/gemma-4-31B-it-assistant", "mtp"),
+    ],
+)
+def test_a_drafter_without_a_method_is_planned_with_the_one_that_vllm_infers(
+    name: str, drafter: str, method: str
+) -> None:
+    asked = {"model": drafter, "num_speculative_tokens": 3}
+    own = {key: value for key, value in profile.find(name).items() if key not in ("variants", "shapes")}
+    made = planned({**own, "settings": {"speculative_config": asked}})
+    assert (made["speculation"]["algorithm"], made["speculation"]["steps"]) == (method, 3)
+    assert made["resolved"]["speculative_num_draft_tokens"]["value"] == 4
+    given = json.loads(words(made)[words(made).index("--speculative-config") + 1])
+    assert given == asked  # what vLLM infers is not written for it
 
 
 # --- proven means this one was measured -------------------------------------------------------------------------------
