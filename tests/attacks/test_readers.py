@@ -255,7 +255,7 @@ OWN = {
     "plugins/module_utils/engine_parser/run.py": "our own request, in the image",
     "plugins/module_utils/rank/preflight.py": "our own settings, in the pod",
     "plugins/module_utils/rank/supervisor.py": "our own settings, and ranks with the pod's secret, in the pod",
-    "plugins/module_utils/serving/patches.py": "our own patches, in the pod",
+    "plugins/module_utils/rank/patches.py": "our own patches, in the pod",
     "plugins/module_utils/system.py": "netplan's files on the node, which root writes",
     "plugins/plugin_utils/role_arguments.py": "the roles' own specifications",
     "plugins/plugin_utils/version_tables.py": "the shipped flag tables",

@@ -67,7 +67,7 @@ class Refusal(Exception):
         self.cause = cause
 
 
-class Host:
+class Container:
     """The container's files; tests give a root of their own."""
 
     def __init__(self, root: str = "/") -> None:
@@ -96,12 +96,12 @@ class Host:
             return exc.strerror or str(exc)
 
 
-def check_verbs(host: Host, rail: Rail) -> None:
+def check_verbs(container: Container, rail: Rail) -> None:
     """The rail's HCA has a verbs device that this container may open."""
     hca = rail["hca"]
     devices = {
-        host.read(f"sys/class/infiniband_verbs/{name}/ibdev"): name
-        for name in host.names("sys/class/infiniband_verbs")
+        container.read(f"sys/class/infiniband_verbs/{name}/ibdev"): name
+        for name in container.names("sys/class/infiniband_verbs")
         if name.startswith("uverbs")
     }
     if hca not in devices:
@@ -110,7 +110,7 @@ def check_verbs(host: Host, rail: Rail) -> None:
             "verbs",
             f"{rail['name']}: HCA {hca} has no verbs device here (seen: {seen}). Is its driver bound on the node?",
         )
-    why = host.opens(f"dev/infiniband/{devices[hca]}")
+    why = container.opens(f"dev/infiniband/{devices[hca]}")
     if why:
         raise Refusal(
             "verbs",
@@ -141,20 +141,20 @@ def check_address(rail: Rail) -> None:
             ) from exc
 
 
-def check_mtu(host: Host, rail: Rail) -> None:
+def check_mtu(container: Container, rail: Rail) -> None:
     """The interface has the planned MTU."""
-    seen = host.read(f"sys/class/net/{rail['interface']}/mtu")
+    seen = container.read(f"sys/class/net/{rail['interface']}/mtu")
     if seen is None:
-        there = ", ".join(host.names("sys/class/net")) or "none"
+        there = ", ".join(container.names("sys/class/net")) or "none"
         raise Refusal("mtu", f"{rail['name']}: there is no interface {rail['interface']} (there are: {there}).")
     if int(seen) != rail["mtu"]:
         raise Refusal("mtu", f"{rail['name']}: {rail['interface']} has MTU {seen}, planned is {rail['mtu']}.")
 
 
-def check_arp(host: Host, rail: Rail) -> None:
+def check_arp(container: Container, rail: Rail) -> None:
     """The interface answers only for its own address; the kernel uses the greater of `all` and the interface's value."""
     for name, wanted in ARP.items():
-        seen = [host.read(f"proc/sys/net/ipv4/conf/{which}/{name}") for which in (rail["interface"], "all")]
+        seen = [container.read(f"proc/sys/net/ipv4/conf/{which}/{name}") for which in (rail["interface"], "all")]
         numbers = [int(value) for value in seen if value]
         if not numbers or max(numbers) != int(wanted):
             got = max(numbers) if numbers else "unknown"
@@ -164,14 +164,14 @@ def check_arp(host: Host, rail: Rail) -> None:
             )
 
 
-def check_gid(host: Host, rail: Rail) -> None:
+def check_gid(container: Container, rail: Rail) -> None:
     """The HCA's table has a RoCE v2 GID for the planned address."""
     base = f"sys/class/infiniband/{rail['hca']}/ports/1"
     wanted = "0000:0000:0000:0000:0000:ffff:" + socket.inet_aton(rail["address"]).hex(":", 2)
     seen = []
-    for index in sorted(host.names(f"{base}/gids"), key=lambda name: int(name) if name.isdigit() else -1):
-        gid = host.read(f"{base}/gids/{index}")
-        if gid == wanted and host.read(f"{base}/gid_attrs/types/{index}") == ROCE_V2:
+    for index in sorted(container.names(f"{base}/gids"), key=lambda name: int(name) if name.isdigit() else -1):
+        gid = container.read(f"{base}/gids/{index}")
+        if gid == wanted and container.read(f"{base}/gid_attrs/types/{index}") == ROCE_V2:
             return
         if gid and gid.strip("0:"):
             seen.append(gid)
@@ -182,10 +182,10 @@ def check_gid(host: Host, rail: Rail) -> None:
     )
 
 
-def check_link(host: Host, rail: Rail) -> None:
+def check_link(container: Container, rail: Rail) -> None:
     """The interface has a carrier. An unreadable one passes: the address shows that the interface is set up."""
     until = time.monotonic() + CARRIER_S
-    while host.read(f"sys/class/net/{rail['interface']}/carrier") == "0":
+    while container.read(f"sys/class/net/{rail['interface']}/carrier") == "0":
         if time.monotonic() >= until:
             raise Refusal(
                 "link",
@@ -258,18 +258,18 @@ def _missing(waiting: t.Mapping[tuple[str, int, int], tuple[Rail, t.Mapping[str,
     return ", ".join(said[key] for key in sorted(said))
 
 
-def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> None:
+def replace_pod(container: Container, config: t.Mapping[str, t.Any], say: t.Callable[[str], None]) -> None:
     """Delete a pod without its VFs, at the second start without them: after the first one its status shows the cause."""
     own = config.get("replace")
     if not own or all(map(has_address, config["rails"])):
         return
-    noted = host.root / NOTED
+    noted = container.root / NOTED
     with contextlib.suppress(OSError):
         noted.touch(exist_ok=False)
         return
-    token = host.read(f"{ACCOUNT}/token") or ""
+    token = container.read(f"{ACCOUNT}/token") or ""
     try:
-        context = ssl.create_default_context(cafile=str(host.root / ACCOUNT / "ca.crt"))
+        context = ssl.create_default_context(cafile=str(container.root / ACCOUNT / "ca.crt"))
         # Python 3.13 refuses CAs without a key usage, which clusters have and Kubernetes's own clients accept.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         where = (os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"]))
@@ -290,16 +290,16 @@ def replace_pod(host: Host, config: t.Mapping[str, t.Any], say: t.Callable[[str]
 
 def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str], None] = lambda _text: None) -> None:
     """Run all checks; Refusal for the first failure, the rank's own checks before its peers'."""
-    host = Host(root)
+    container = Container(root)
     for rail in config["rails"]:
         if config["verbs"]:
-            check_verbs(host, rail)
+            check_verbs(container, rail)
         check_address(rail)
-        check_mtu(host, rail)
-        check_arp(host, rail)
+        check_mtu(container, rail)
+        check_arp(container, rail)
         if config["verbs"]:
-            check_gid(host, rail)
-        check_link(host, rail)
+            check_gid(container, rail)
+        check_link(container, rail)
     check_peers(config["rails"], config["port"], config["bounds"]["peers_s"], say)
 
 
@@ -313,7 +313,7 @@ def main(arguments: t.Sequence[str]) -> int:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))
         check(config, arguments[1] if len(arguments) > 1 else "/", say)
     except Refusal as exc:
-        replace_pod(Host(arguments[1] if len(arguments) > 1 else "/"), config, say)
+        replace_pod(Container(arguments[1] if len(arguments) > 1 else "/"), config, say)
         say(f"{exc.cause}: {exc}")
         return STATUS[exc.cause]
     except (OSError, ValueError, LookupError, TypeError) as exc:

@@ -4,7 +4,9 @@
 """One HTTP/1.1 request whose answer carries the arrival time of its bytes: a socket, asyncio's loop, and nothing between.
 
 For streams of one event per token. httpx passes each piece through four layers and several tasks (75 of its 125 microseconds per
-token), so with many streams it would measure itself instead of the server. What a server sends is bounded, and read in linear time.
+token), so with many streams it would measure itself instead of the server. aiohttp takes twice this file's time for the same bytes,
+and no library hands on when the kernel got them (arrivals.py), which a busy client reads milliseconds later: figures in
+benchmarks/results/client_share.md. What a server sends is bounded, and read in linear time.
 """
 
 from __future__ import annotations

@@ -55,11 +55,9 @@ class Frame:
         self.root = svg.picture(*size, title)
         left, right, floor = _LEFT, self.width - _RIGHT, self.height - _BOTTOM
         for value in self.ys:
-            svg.add(self.root, "line", "grid", x1=left, x2=right, y1=self.y(value), y2=self.y(value))
-            svg.text(self.root, left - 5, self.y(value) + 3.5, f"{value:g}", "tick", text_anchor="end")
+            svg.level(self.root, left, right, self.y(value), f"{value:g}")
         for value in self.steps or self.xs:
-            svg.add(self.root, "line", "mark", x1=self.x(value), x2=self.x(value), y1=floor, y2=floor + 3)
-            svg.text(self.root, self.x(value), floor + 14, f"{value:g}", "tick", text_anchor="middle")
+            svg.tick(self.root, self.x(value), floor, f"{value:g}")
         svg.text(self.root, right, floor + 30, axes[0], "note", text_anchor="end")
         svg.text(self.root, left, _TOP - 11, axes[1], "note")
 

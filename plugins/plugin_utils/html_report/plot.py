@@ -99,14 +99,12 @@ def band_range(band: Plain) -> str:
 def _axes(root: svg.Element, frame: _Frame) -> None:
     left, right, floor = frame.x(2**frame.low), frame.x(2**frame.high), frame.y(0)
     for value in range(0, int(frame.most) + 1, 5):
-        svg.add(root, "line", "grid", x1=left, x2=right, y1=frame.y(value), y2=frame.y(value))
-        svg.text(root, left - 5, frame.y(value) + 3.5, str(value), "tick", text_anchor="end")
+        svg.level(root, left, right, frame.y(value), str(value))
     # Enough octaves between ticks that their labels do not touch.
     step = math.ceil(46 / ((right - left) / (frame.high - frame.low)))
     for power in range(frame.low, frame.high + 1, step):
         x = frame.x(2**power)
-        svg.add(root, "line", "mark", x1=x, x2=x, y1=floor, y2=floor + 3)
-        svg.text(root, x, floor + 14, _short(2**power), "tick", text_anchor="start" if x - left < 1 else "middle")
+        svg.tick(root, x, floor, _short(2**power), "start" if x - left < 1 else "middle")
     svg.text(root, right, floor + 29, "message size", "note", text_anchor="end")
     svg.text(root, left, floor + 29, "up: bus bandwidth in GB/s", "note")
 

@@ -35,6 +35,18 @@ def text(parent: Element, x: float, y: float, words: str, cls: str = "", **attri
     return made
 
 
+def level(parent: Element, left: float, right: float, y: float, words: str) -> None:
+    """Add a value of the y axis: a line across, and its label."""
+    add(parent, "line", "grid", x1=left, x2=right, y1=y, y2=y)
+    text(parent, left - 5, y + 3.5, words, "tick", text_anchor="end")
+
+
+def tick(parent: Element, x: float, floor: float, words: str, anchor: str = "middle") -> None:
+    """Add a value of the x axis: a mark below the floor, and its label."""
+    add(parent, "line", "mark", x1=x, x2=x, y1=floor, y2=floor + 3)
+    text(parent, x, floor + 14, words, "tick", text_anchor=anchor)
+
+
 def hint(parent: Element, words: str) -> None:
     """Add a tooltip to an element."""
     add(parent, "title").text = words

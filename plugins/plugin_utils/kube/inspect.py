@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser imp
     run,
     stubs,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import once, pod

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import functools
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy, preflight, rendezvous, supervisor
-from ansible_collections.dgxspark.cluster.plugins.module_utils.serving import patches
+from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import (
+    auth_proxy,
+    patches,
+    preflight,
+    rendezvous,
+    supervisor,
+)
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 
 CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
