@@ -186,8 +186,12 @@ CASES = {
     "an interface that NetworkManager leaves alone": Refused(
         f"printf '[keyfile]\\nunmanaged-devices=interface-name:{V0}\\n' >/etc/NetworkManager/conf.d/mine.conf;"
         f" systemctl reload NetworkManager; nmcli device set {V0} managed no; ip -4 address flush dev {V0}",
-        ("NetworkManager leaves it alone (unmanaged)", "Take it out of `unmanaged-devices`"),
-        "rm /etc/NetworkManager/conf.d/mine.conf",
+        (
+            "NetworkManager leaves it alone (unmanaged)",
+            "Take it out of `unmanaged-devices`",
+            "rules with NM_UNMANAGED; `systemctl reload",
+        ),
+        "rm /etc/NetworkManager/conf.d/mine.conf; {0}",
         after=f"rm -f /etc/NetworkManager/conf.d/mine.conf; systemctl reload NetworkManager; nmcli device set {V0} managed yes",
         manager=True,
     ),

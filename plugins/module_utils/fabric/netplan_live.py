@@ -152,7 +152,10 @@ def _manager_wins(run: Run, name: str, lacks: str) -> Finding | None:
     does = managed(run, name)
     if does.state == "unmanaged":
         message = f"{lacks}: NetworkManager leaves it alone (unmanaged), although netplan's file is for NetworkManager."
-        remedy = "Take it out of `unmanaged-devices` in /etc/NetworkManager/conf.d, and out of udev rules with NM_UNMANAGED; then run again."
+        remedy = (
+            "Take it out of `unmanaged-devices` in /etc/NetworkManager/conf.d, and out of udev rules with NM_UNMANAGED; "
+            f"`systemctl reload NetworkManager; nmcli device set {name} managed yes`; then run again."
+        )
     elif does.profile and not does.profile.startswith("netplan-dgx-"):
         message = f"{lacks}: NetworkManager's connection {does.profile!r} is active on it instead of netplan's."
         remedy = (

@@ -596,7 +596,11 @@ def nmcli(host: FakeHost, name: str, state: str, profile: str) -> None:
     [
         ("100 (connected)", "my dhcp: any", r"'my dhcp: any' is active on it .*nmcli connection modify"),
         ("100 (connected)", "bad\x1b[2J", r"'bad\?\[2J' is active on it"),
-        ("10 (unmanaged)", "", r"\(unmanaged\).*unmanaged-devices"),
+        (
+            "10 (unmanaged)",
+            "",
+            r"\(unmanaged\).*unmanaged-devices.*`systemctl reload NetworkManager; nmcli device set \S+ managed yes`",
+        ),
     ],
 )
 def test_what_networkmanager_does_instead_is_named(host: FakeHost, state: str, profile: str, told: str) -> None:

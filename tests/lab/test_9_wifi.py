@@ -1,0 +1,125 @@
+"""A node whose management is Wi-Fi: `netplan apply` restarts it, and the change of the fabric ends well all the same.
+
+`DGXSPARK_LAB_RENDERER=networkmanager tools/with_lab.py 1 pytest tests/lab/test_9_wifi.py -m long -s`. The radios are the kernel's
+simulated ones (mac80211_hwsim): the node's management interface is behind an access point in a network namespace of the node.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from harness import lab, play, sh, wait_for
+
+pytestmark = pytest.mark.long
+
+CHANGE = "tests/lab/playbooks/netplan_change.yml"
+NODE, LIMIT = "spark1", "~^spark1$"
+WIFI = """\
+network:
+  version: 2
+  renderer: NetworkManager
+  wifis:
+    wlan0:
+      dhcp4: false
+      dhcp6: false
+      addresses: [10.0.2.15/24]
+      routes: [{to: default, via: 10.0.2.2}]
+      access-points: {lab: {password: lab-password}}
+"""
+HOSTAPD = """\
+interface=wlan1
+bridge=br0
+ssid=lab
+hw_mode=g
+channel=1
+wpa=2
+wpa_key_mgmt=WPA-PSK
+wpa_passphrase=lab-password
+rsn_pairwise=CCMP
+"""
+# The connection breaks in the middle. If Wi-Fi does not come, the cable comes back.
+MOVE = """\
+set -x; cp -p /etc/netplan/01-mgmt.yaml /root/mgmt.yaml
+modprobe mac80211_hwsim radios=2; sleep 2
+ip netns add ap; iw phy phy1 set netns name ap; ip link set enP7s7 netns ap; rm -f /etc/netplan/01-mgmt.yaml
+inside='ip netns exec ap'
+$inside ip link add br0 type bridge; $inside ip link set enP7s7 master br0; $inside ip link set enP7s7 up; $inside ip link set br0 up
+systemd-run --unit=lab-ap ip netns exec ap hostapd /root/hostapd.conf; sleep 2
+install -m 600 /root/wifi.yaml /etc/netplan/01-wifi.yaml; netplan apply
+for _ in $(seq 120); do ip -br -4 address show dev wlan0 | grep -q 10.0.2.15 && exit 0; sleep 1; done
+sh /root/back
+"""
+BACK = """\
+set -x; systemctl stop lab-ap; rm -f /etc/netplan/01-wifi.yaml; cp -p /root/mgmt.yaml /etc/netplan/01-mgmt.yaml
+ip -n ap link set enP7s7 nomaster; ip -n ap link set enP7s7 netns 1; ip netns delete ap; modprobe -r mac80211_hwsim; netplan apply
+"""
+
+
+def put(path: str, text: str) -> None:
+    sh(NODE, f"cat >{path} <<'END'\n{text}END\nchmod 600 {path}")
+
+
+def over_wifi() -> bool:
+    return "10.0.2.15/24" in lab("ssh", NODE, "ip -br -4 address show dev wlan0", check=False)
+
+
+def over_cable() -> bool:
+    return "10.0.2.15/24" in lab("ssh", NODE, "ip -br -4 address show dev enP7s7", check=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wifi() -> Iterator[None]:
+    for path, text in {"wifi.yaml": WIFI, "hostapd.conf": HOSTAPD, "move": MOVE, "back": BACK}.items():
+        put(f"/root/{path}", text)
+    sh(NODE, "systemd-run --unit=lab-move sh /root/move")
+    try:
+        wait_for(over_wifi, 300, "Wi-Fi")
+        yield
+    finally:
+        if over_wifi():
+            sh(NODE, "systemd-run --unit=lab-back sh /root/back")
+        wait_for(over_cable, 300, "the cable")
+
+
+def timed(what: str, seconds: float) -> None:
+    print(f"\nWi-Fi | {what} | {seconds:.0f} s", flush=True)
+
+
+def test_the_fabric_is_made_changed_back_and_taken_down_over_wifi() -> None:
+    planned = play("playbooks/plan.yml", limit=LIMIT)
+    assert planned.code == 0, planned.output
+    for book, tags, changed in (
+        ("site.yml", ("--tags", "fabric"), True),
+        ("site.yml", ("--tags", "fabric"), False),
+        ("playbooks/teardown.yml", (), True),
+    ):
+        start = time.monotonic()
+        run = play(book, *tags, "-e", "netplan_vf_rollback_timeout=300", limit=LIMIT)
+        assert run.code == 0, run.output
+        assert bool(sum(run.changed.values())) is changed, run.output
+        timed(f"{book}, changed: {changed}", time.monotonic() - start)
+        if changed and tags:
+            said = " ".join(run.output.split())
+            assert "takes wlan0, over which this run reaches the node, down for up to 60 s" in said, run.output
+            assert "after 360 s instead of 300 s" in said, run.output
+        assert over_wifi()
+
+
+def test_a_change_that_cuts_wifi_off_goes_back() -> None:
+    """Another address for the management: the old one is back without intervention, and so is the owner's file."""
+    before, start = sh(NODE, "cd /etc/netplan; stat -c '%n %a' *; sha256sum *"), time.monotonic()
+    asked = {
+        "change_content": WIFI.replace("10.0.2.15/24", "10.0.2.99/24"),
+        "change_foreign": "absorb",
+        "change_timeout": 240,
+    }
+    run = play(CHANGE, "-e", json.dumps(asked), limit=LIMIT)
+    assert run.code != 0
+    assert "cut this node off" in " ".join(run.output.split()), run.output
+    assert "lab-password" not in run.output
+    timed("a change that cuts the node off, until the play ends", time.monotonic() - start)
+    assert sh(NODE, "cd /etc/netplan; stat -c '%n %a' *; sha256sum *") == before
+    assert over_wifi()
