@@ -6,6 +6,7 @@ Labels of Ansible's and other collections' documentation become links by their n
 from __future__ import annotations
 
 import re
+import typing as t
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
@@ -18,7 +19,9 @@ html_title = "dgxspark.cluster"
 html_short_title = "dgxspark.cluster"
 extensions = ["sphinx_antsibull_ext"]
 html_theme = "sphinx_ansible_theme"
-html_theme_options = {"documentation_home_url": "docsite/guide_first_evening.html", "topbar_links": {}}
+html_theme_options = {"topbar_links": {}}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_use_modindex = False
 html_use_index = False
 html_copy_source = False
@@ -54,6 +57,12 @@ def elsewhere(_app: Sphinx, _env: BuildEnvironment, node: pending_xref, content:
     return nodes.reference("", "", content, internal=False, refuri=f"{ANSIBLE}/{page}") if page else None
 
 
+def start_here(_app: Sphinx, page: str, _template: str, context: dict[str, t.Any], _tree: object) -> None:
+    """Link the first evening in each page's bar: the theme takes an address as it is, also from a page in a folder."""
+    context["theme_documentation_home_url"] = context["pathto"]("docsite/guide_first_evening") or "#"
+
+
 def setup(app: Sphinx) -> None:
-    """Register the resolver."""
+    """Register the resolver and the link."""
     app.connect("missing-reference", elsewhere)
+    app.connect("html-page-context", start_here)

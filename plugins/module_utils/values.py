@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import re
 import reprlib
 import types
@@ -310,9 +311,26 @@ class Change:
     after: t.Any
 
 
+_WHOLE = 60  # lines of a text that a diff shows whole
+
+
+def _brief(text: t.Any, other: t.Any) -> t.Any:
+    """Return what a diff shows of one side of a change."""
+    if isinstance(other, str) or not isinstance(text, str) or text.count("\n") <= _WHOLE:
+        return text
+    return f"{text.count(chr(10))} lines, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
 def told(changes: t.Sequence[Change]) -> dict[str, t.Any]:
-    """Return a module's answer about its changes: changed, the changes in plain form, and Ansible's diff of them."""
-    diff = {key: "".join(f"{c.subject} {c.what}: {getattr(c, key)}\n" for c in changes) for key in ("before", "after")}
+    """Return a module's answer about its changes: changed, the changes in plain form, and Ansible's diff of them.
+
+    The diff says of a long text that comes or goes how long it is: nobody reads a whole program there.
+    """
+    sides = {"before": [(c, c.before, c.after) for c in changes], "after": [(c, c.after, c.before) for c in changes]}
+    diff = {
+        key: "".join(f"{c.subject} {c.what}: {_brief(own, other)}\n" for c, own, other in rows)
+        for key, rows in sides.items()
+    }
     return {"changed": bool(changes), "changes": to_plain(changes), "diff": diff}
 
 

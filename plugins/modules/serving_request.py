@@ -37,6 +37,14 @@ options:
     description: The file on the controller that has the key, if it is in one.
     type: str
     default: ""
+  kubeconfig:
+    description: The kubeconfig of the cluster, named in a C(kubectl) that it prints.
+    type: str
+    default: ""
+  context:
+    description: A context of the kubeconfig.
+    type: str
+    default: ""
 seealso:
   - module: dgxspark.cluster.kube_running
 """
@@ -66,6 +74,8 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "instance": {"type": "str", "default": "default"},
     "has_key": {"type": "bool", "default": False},
     "key_file": {"type": "str", "default": "", "no_log": False},
+    "kubeconfig": {"type": "str", "default": ""},
+    "context": {"type": "str", "default": ""},
 }
 main = controller_only(ARGUMENTS)
 

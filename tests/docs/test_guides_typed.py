@@ -1,6 +1,6 @@
-"""Every command of every guide is typed as it is printed, where the guide has it typed, and ends as its text says.
+"""Every command of README and of every guide is typed as it is printed, where the text has it typed, and ends as it says.
 
-typed.yml has a row for each, in the guide's order: what must be printed and the exit status, or why it is not typed here.
+typed.yml has a row for each, in the text's order: what must be printed and the exit status, or why it is not typed here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.benchmarks import from_the_readme
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.support.typing_worlds import Guide
 from ansible_collections.dgxspark.cluster.tests.unit import guide, namespaces
@@ -24,11 +25,14 @@ UGLY = re.compile(r"Traceback|Finalization of task args|object at 0x|\{\{ ")
 
 
 def printed(name: str) -> list[str]:
+    if name == "README":
+        return from_the_readme.typed()
     return [command for command in guide.commands(name, prompt=False) if not command.startswith("#")]
 
 
 def test_each_command_has_its_row() -> None:
-    told = {path.stem: printed(path.stem) for path in sorted(guide.GUIDES.glob("*.rst"))}
+    names = ["README", *(path.stem for path in sorted(guide.GUIDES.glob("*.rst")))]
+    told = {name: printed(name) for name in names}
     rows = {name: [" ".join(row["type"].split()) for row in own["rows"]] for name, own in ROWS.items()}
     assert rows == {name: [" ".join(command.split()) for command in own] for name, own in told.items() if own}
     for own in ROWS.values():
@@ -46,8 +50,14 @@ def test_each_command_has_its_row() -> None:
 )
 def test_a_guides_commands_end_as_it_says(name: str, tmp_path: pathlib.Path) -> None:
     own = ROWS[name]
-    place, wrong = Guide(tmp_path, own.get("files", {}), own.get("sparks", 2)), []
+    served = (
+        [block for block in guide.blocks(name, "yaml") if "k8s_dgx_model_profile" in block] if name != "README" else []
+    )
+    place, wrong = Guide(tmp_path, own.get("files", {}), own.get("sparks", 2), "".join(served[:1])), []
     try:
+        for command in own.get("before", []):
+            typed = place.type(command, own["at"])
+            assert not typed.status, f"$ {command}\n{typed.printed}"
         for row, command in zip(own["rows"], printed(name), strict=True):
             if "not" in row:
                 continue
@@ -59,6 +69,11 @@ def test_a_guides_commands_end_as_it_says(name: str, tmp_path: pathlib.Path) -> 
                 wrong.append(f"$ {command}\n{typed.printed[-3000:]}\n{row['says']!r} is not said")
             elif UGLY.search(typed.printed):
                 wrong.append(f"$ {command}\n{typed.printed[-3000:]}\nreads badly")
+            elif "asks" in row:
+                asked = place.ask(typed.printed, row.get("at", own["at"]))
+                print(f"{asked.seconds:5.1f} s [{asked.status}] the curl that it prints: {asked.printed}")
+                if not re.search(row["asks"], asked.printed):
+                    wrong.append(f"$ {command}\n{typed.printed[-3000:]}\nits curl: {asked.printed}")
     finally:
         place.close()
     assert not wrong, "\n\n".join(wrong)

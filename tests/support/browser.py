@@ -25,6 +25,27 @@ FLAGS = (
 SMALLEST = 12
 LOOK = """
 const found = {};
+const parsed = (text) => {
+  const parts = (text.match(/[\\d.]+/g) || []).map(Number);
+  return {rgb: parts.slice(0, 3), alpha: text.startsWith('rgba') ? parts[3] : 1, known: text.startsWith('rgb')};
+};
+const light = (rgb) => {
+  const [r, g, b] = rgb.map((each) => each / 255).map((each) => each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+// The ratio of WCAG 2 between a text's colour and what is behind it; null where a picture or a colour of another form is.
+const contrast = (view, holder) => {
+  const text = parsed(view.getComputedStyle(holder).color);
+  for (let node = holder; node; node = node.parentElement) {
+    const style = view.getComputedStyle(node), behind = parsed(style.backgroundColor);
+    if (style.backgroundImage !== 'none' || !behind.known || !text.known || text.alpha < 1 || style.opacity < 1) return null;
+    if (behind.alpha === 0 && node.parentElement) continue;
+    if (behind.alpha < 1) return null;
+    const [more, less] = [light(text.rgb), light(behind.rgb)].sort((a, b) => b - a);
+    return (more + 0.05) / (less + 0.05);
+  }
+  return null;
+};
 const look = (frame) => {
   const doc = frame.contentDocument, view = frame.contentWindow, wide = doc.documentElement.clientWidth, said = new Set();
   doc.querySelectorAll('details').forEach((each) => { each.open = true; });
@@ -43,6 +64,9 @@ const look = (frame) => {
     const matrix = holder.getScreenCTM ? holder.getScreenCTM() : {a: 1, b: 0};  // turned text has a = 0
     const size = parseFloat(style.fontSize) * Math.hypot(matrix.a, matrix.b);
     if (size < SMALLEST - 0.05) said.add(`text of ${size.toFixed(1)} px: ${node.data.trim().slice(0, 40)}`);
+    const ratio = holder.getScreenCTM ? null : contrast(view, holder), big = size >= 24 || (size >= 18.6 && style.fontWeight >= 700);
+    if (ratio !== null && ratio < (big ? 3 : 4.5) - 0.01)
+      said.add(`contrast ${ratio.toFixed(1)}: ${node.data.trim().slice(0, 40)} (${style.color})`);
     for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
       range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);
       const boxes = [...range.getClientRects()].filter((each) => each.width > 0);

@@ -2,14 +2,17 @@
 
 `nothing`: a folder and the collection. `example`: a copy of inventories/example (`ring`: of inventories/ring) whose Sparks do not answer.
 `sparks`: two stand-ins (two_sparks.py) that ssh reaches, for discover and what it writes. `cluster`: Sparks whose cluster is the stand-in
-of an API server. Nothing is added to a command: ssh, sudo and
+of an API server, and whose model is a script. `evening`: the folder of `sparks` in which `discover` wrote the inventory, its comments about K3s and serving taken
+away as README says, and with a cluster and a scripted model that wants the key. Nothing is added to a command: ssh, sudo and
 netplan are programs of a folder that comes first in PATH.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import time
@@ -20,10 +23,14 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.support import kube_owner, two_sparks
-from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import node
+from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, head
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names, node
 from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, ROOT
+from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
 INVENTORIES = ROOT / "inventories"
+KEY = "a-key-of-this-evening"
+HELLO = "InfiniBand is a network in which one machine reads another one's memory."
 # Takes ssh's options from Ansible, and enters the stand-in that has the address; any other host is one that is off.
 SSH = """#!/bin/sh
 while :; do case "$1" in -[oCpilSFE]) case "$1" in -C) shift;; *) shift 2;; esac;; -*) shift;; *) break;; esac; done
@@ -45,18 +52,45 @@ class Typed(t.NamedTuple):
     status: int
 
 
-class Guide:
-    """One guide's folder. files: what its text says the owner has; sparks: how many there are in the cluster."""
+def keyed(request: Request) -> Answer:
+    """Answer as a model server that wants the key."""
+    if request.headers.get("authorization") != f"Bearer {KEY}":
+        return [_whole({"error": {"message": "Unauthorized", "code": 401}}, "401 Unauthorized")]
+    return answered(request)
 
-    def __init__(self, place: pathlib.Path, files: t.Mapping[str, str], sparks: int = 2) -> None:
+
+def answered(request: Request) -> Answer:
+    """Answer as a model server; whole where no stream is asked for."""
+    if request.body.get("stream"):
+        return sound(request)
+    choice = {"index": 0, "message": {"role": "assistant", "content": HELLO}, "finish_reason": "stop"}
+    return [_whole({"object": "chat.completion", "model": request.body["model"], "choices": [choice]}, "200 OK")]
+
+
+def _whole(body: t.Any, status: str) -> bytes:
+    text = json.dumps(body).encode()
+    return head(status, "application/json", chunked=False, Content_Length=str(len(text))) + text
+
+
+class Guide:
+    """One guide's folder. files: what its text says the owner has; sparks: how many there are in the cluster.
+
+    group: what it has the owner write into group_vars/dgx.yml before a model is served.
+    """
+
+    def __init__(self, place: pathlib.Path, files: t.Mapping[str, str], sparks: int = 2, group: str = "") -> None:
+        self.group = group
         self.place, self.files, self.count = place, files, sparks
         self.folders: dict[str, pathlib.Path] = {}
         self.sparks: two_sparks.Site | None = None
         self.cluster: kube_owner.Owner | None = None
+        self.chat: ManyServer | None = None
         self.tools = place / "tools"
         self.tools.mkdir(parents=True)
         self._program("ssh", SSH.format(lan=place / "sparks" / "lan", tools=self.tools))
         self._program("sudo", SUDO)
+        self._program("kubectl", "#!/bin/sh\necho 'node1:812:812 [0] NCCL INFO NET/IB : No device found.'\n")
+        (place / "home").mkdir()
         self._program(
             "netplan", "#!/bin/sh\nexit 0\n"
         )  # accepts every file: what it would refuse is the lab's business
@@ -70,6 +104,10 @@ class Guide:
 
     def folder(self, at: str) -> pathlib.Path:
         """Return the folder in which the next command is typed there; make the place if it is the first."""
+        if at == "evening":
+            if not self.chat:
+                self._evening(self.folders["sparks"])
+            return self.folders["sparks"]
         if at not in self.folders:
             made = self.place / at
             made.mkdir()
@@ -87,6 +125,8 @@ class Guide:
 
     def _sparks(self, made: pathlib.Path) -> pathlib.Path:
         self.sparks = two_sparks.Site(made)
+        for host in self.sparks.lan.hosts.values():  # the package prometheus-node-exporter
+            host.sh("mkdir -p /var/lib/prometheus/node-exporter")
         (made / "typed").mkdir()
         return made / "typed"
 
@@ -94,7 +134,11 @@ class Guide:
         self.cluster = kube_owner.Owner(
             made, count=self.count, topology="direct" if self.count == 2 else "switch", vf_count=4
         )
+        self._model(self.cluster, answered)
+        # Of a cluster of others, which the guide reaches by this file.
+        shutil.copy(self.cluster.kubeconfig, self.cluster.kubeconfig.with_name("theirs.yml"))
         inventory = yaml.safe_load((made / "hosts.yml").read_text(encoding="utf-8"))
+        inventory["dgx"]["vars"]["k8s_dgx_serving"]["service_type"] = "NodePort"
         for number, host in enumerate(inventory["dgx"]["hosts"].values(), 1):
             host |= {"ansible_become": False, "dgxspark_roce": to_plain(node(host=number, vfs=4))}
         (made / "hosts.yml").unlink()
@@ -102,6 +146,42 @@ class Guide:
         (made / "inventory" / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
         shutil.copy(INVENTORIES / "ansible.cfg", made)
         return made
+
+    def _model(self, cluster: kube_owner.Owner, answers: t.Callable[[Request], Answer]) -> None:
+        """Have a script answer at the address and port that the cluster gives out."""
+        self.chat = ManyServer(answering=answers)
+        self.chat.__enter__()
+        cluster.cluster.addresses = dict.fromkeys(names(self.count), "127.0.0.1")
+        cluster.cluster.node_port = int(re.findall(r":(\d+)/", self.chat.url)[0])
+
+    def _evening(self, folder: pathlib.Path) -> None:
+        """Do in discover's inventory what README says, and give it a cluster whose served model is a script."""
+        (self.place / "evening").mkdir()
+        self.cluster = kube_owner.Owner(self.place / "evening", count=2, topology="direct", vf_count=4)
+        self._model(self.cluster, keyed)
+        inventory = folder / "inventory"
+        hosts, group = inventory / "hosts.yml", inventory / "group_vars" / "dgx.yml"
+        hosts.write_text(re.sub(r"(?m)^    # (?!K3s)", "    ", hosts.read_text(encoding="utf-8")), encoding="utf-8")
+        text = re.sub(r"(?m)^# (?=k8s_dgx)", "", group.read_text(encoding="utf-8"))
+        for name in re.findall(r"(?m)^\w+:", self.group):
+            text = re.sub(rf"(?m)^{name}.*\n", "", text)
+        group.write_text(text + self.group, encoding="utf-8")
+        (folder / "api-key").write_text(f"{KEY}\n", encoding="utf-8")
+        # What these two lack: memory, a disk of their own, and VFs.
+        theirs = yaml.safe_load((self.place / "evening" / "hosts.yml").read_text(encoding="utf-8"))["dgx"]["vars"]
+        (inventory / "host_vars").mkdir()
+        for number in (1, 2):
+            own = {key: value for key, value in theirs.items() if key not in ("dgxspark_fabric", "k8s_dgx_serving")}
+            own |= {
+                "dgxspark_roce": to_plain(node(host=number, vfs=4)),
+                "dgxspark_fabric_functions": kube_owner.FUNCTIONS,
+            }
+            (inventory / "host_vars" / f"spark{number}.yml").write_text(yaml.safe_dump(own), encoding="utf-8")
+
+    def ask(self, printed: str, at: str) -> Typed:
+        """Type the curl that was printed, as it is."""
+        found = re.search(r"(?m)^  ((?:printf .*\| )?curl .*)$", printed)
+        return self.type(f"{found[1]} -sS -m 20" if found else "echo no curl is printed; exit 1", at)
 
     def type(self, command: str, at: str) -> Typed:
         """Type a command in a place, as it is printed; a `cd` holds for the next."""
@@ -117,10 +197,12 @@ class Guide:
             # The stand-in of ssh has no sftp.
             "ANSIBLE_SSH_TRANSFER_METHOD": "piped",
             "KUBECONFIG": "/nonexistent",
+            "HOME": str(self.place / "home"),
         }
         folder = self.folder(at)
-        env |= self.cluster.environment if self.cluster and at == "cluster" else {}
-        env.pop("ANSIBLE_CONFIG", None)
+        env |= self.cluster.environment if self.cluster and at in ("cluster", "evening") else {}
+        for name in ("ANSIBLE_CONFIG", "ANSIBLE_HOME"):
+            env.pop(name, None)
         began = time.monotonic()
         done = subprocess.run(
             ["bash", "-c", f"{command}\nended=$?; pwd >{self.place}/pwd; exit $ended"],
@@ -133,11 +215,15 @@ class Guide:
             text=True,
             timeout=900,
         )
-        self.folders[at] = pathlib.Path((self.place / "pwd").read_text(encoding="utf-8").strip())
+        self.folders["sparks" if at == "evening" else at] = pathlib.Path(
+            (self.place / "pwd").read_text(encoding="utf-8").strip()
+        )
         return Typed(time.monotonic() - began, done.stdout, done.returncode)
 
     def close(self) -> None:
         """Take the stand-ins away."""
+        if self.chat:
+            self.chat.__exit__()
         if self.cluster:
             self.cluster.server.shutdown()
         if self.sparks:

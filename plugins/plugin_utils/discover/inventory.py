@@ -21,6 +21,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts impo
 HOSTS = "inventory/hosts.yml"
 GROUP = "inventory/group_vars/dgx.yml"
 _WIDTH = 120
+_SERVING = """
+# For `serve`. Other machines than the Sparks may ask the model; with the second line, only those that have the key in that file:
+#   umask 077; openssl rand -hex 32 > api-key
+# k8s_dgx_serving: {service_type: NodePort}
+# k8s_dgx_api_key_file: api-key
+"""
 _CONTROLLER = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
 
 
@@ -115,7 +121,7 @@ def _group(seen: t.Sequence[Seen], made: Composed, shared: t.Mapping[str, t.Any]
     for key, value in (made.settings or {}).items():
         lines += [line for text in made.comments.get(key, ()) if text for line in _comment(text, 2)]
         lines += _indented({key: value}, 2)
-    return "\n".join([*lines, *_foreign(seen, made)]) + "\n"
+    return "\n".join([*lines, *_foreign(seen, made), *_SERVING.rstrip().splitlines()]) + "\n"
 
 
 def _foreign(seen: t.Sequence[Seen], made: Composed) -> list[str]:

@@ -23,11 +23,19 @@ def model_name(plan: Plain) -> str:
     return str(named[0] if isinstance(named, list) else named.split()[0] if isinstance(named, str) else named)
 
 
-def lines(running: Plain, plan: Plain, instance: str, *, key_file: str = "", has_key: bool = False) -> list[str]:
+def lines(
+    running: Plain,
+    plan: Plain,
+    instance: str,
+    *,
+    key_file: str = "",
+    has_key: bool = False,
+    reach: t.Sequence[str] = (),
+) -> list[str]:
     """Return how to ask what runs.
 
     running: what kube_running returns. plan: of `launch_plan`. key_file: the file on the controller with the API key, if it is in
-    one; has_key: whether the API requires one. The key itself is never shown, nor passed as an argument of a command.
+    one; has_key: whether the API requires one; reach: kubectl's options that reach the cluster. The key itself is never shown, nor passed as an argument of a command.
     """
     model, port = model_name(plan), plan["instance"]["port"]
     url = running["groups"][0]["url"] if running["groups"] else f"http://127.0.0.1:{port}/v1"
@@ -36,7 +44,7 @@ def lines(running: Plain, plan: Plain, instance: str, *, key_file: str = "", has
         namespace = running["pods"]["namespace"]
         made = [
             f"{model} answers within the cluster at {running['inside']}. From here, in another terminal:",
-            f"  kubectl -n {namespace} port-forward svc/serve-{instance} {port}:{port}",
+            f"  {shlex.join(['kubectl', *reach])} -n {namespace} port-forward svc/serve-{instance} {port}:{port}",
             'or serve it with -e \'{"k8s_dgx_serving": {"service_type": "NodePort"}}\', for all machines that reach a Spark.',
         ]
     ask: Plain = {"model": model, "messages": [{"role": "user", "content": HELLO}], "max_tokens": MOST_TOKENS}

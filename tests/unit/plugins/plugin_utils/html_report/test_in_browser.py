@@ -32,9 +32,11 @@ def test_a_page_with_each_fault_is_caught(tmp_path: pathlib.Path) -> None:
         "wide": f"{style}<p style='width:900px;white-space:nowrap'>one{'&nbsp;more' * 40}</p>",
         "framed": f"{style}<div style='overflow-x:auto'><p style='width:900px;white-space:nowrap'>one{'&nbsp;more' * 40}</p></div>",
         "small": f"{style}<p style='font-size:9px'>caption</p>",
+        "pale": f"{style}<div style='background:#fff'><p style='color:#999'>grey on white</p></div>",
+        "dark": f"{style}<div style='background:#222'><p style='color:#ddd'>light on dark</p></div>",
     }
     found = browser.measured(tmp_path, pages, (390,))
-    assert {name.split()[0] for name, problems in found.items() if problems} == {"broken", "wide", "small"}
+    assert {name.split()[0] for name, problems in found.items() if problems} == {"broken", "wide", "small", "pale"}
 
 
 def test_reports_can_be_read_at_both_widths(tmp_path: pathlib.Path) -> None:

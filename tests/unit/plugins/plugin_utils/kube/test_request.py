@@ -52,6 +52,12 @@ def test_the_curl_is_a_request_that_an_engine_takes(running: dict[str, t.Any]) -
             ast.parse(line.strip())
 
 
+def test_what_reaches_the_pod_from_here_names_the_clusters_kubeconfig() -> None:
+    told = request.lines(INSIDE, PLAN, "default", reach=("--kubeconfig", "/home/me/my clusters/dgxspark.yml"))
+    [line] = [line.strip() for line in told if "port-forward" in line]
+    assert shlex.split(line)[:3] == ["kubectl", "--kubeconfig", "/home/me/my clusters/dgxspark.yml"]
+
+
 def test_a_key_is_read_where_it_is_and_never_an_argument(tmp_path: t.Any) -> None:
     place = tmp_path / "the key"
     place.write_text("s3cret\n")

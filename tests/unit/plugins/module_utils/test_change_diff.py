@@ -1,0 +1,25 @@
+"""What --diff shows of a module's changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, told
+
+LONG = "".join(f"line {number}\n" for number in range(500))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, LONG), (LONG, None)])
+def test_a_whole_program_that_comes_or_goes_is_one_line(before: str | None, after: str | None) -> None:
+    made = told([Change("/usr/local/lib/x", "file", before, after)])
+    assert {len(made["diff"][side].splitlines()) for side in ("before", "after")} == {1}
+    assert "500 lines, sha256 " in made["diff"]["before"] + made["diff"]["after"]
+    assert made["changes"][0]["after"] == after
+
+
+def test_what_changes_in_a_long_file_and_a_short_one_are_shown_whole() -> None:
+    made = told(
+        [Change("/x", "file", LONG, LONG.replace("line 7\n", "line 8\n")), Change("/y", "file", None, "a\nb\n")]
+    )
+    assert "line 499" in made["diff"]["before"] and "line 499" in made["diff"]["after"]
+    assert "/y file: a\nb\n" in made["diff"]["after"]
