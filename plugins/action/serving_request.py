@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
             asked["instance"],
             key_file=asked["key_file"],
             has_key=asked["has_key"],
-            reach=[word for name in ("kubeconfig", "context") if asked[name] for word in (f"--{name}", asked[name])],
+            reach=asked["kubectl"],
         )
         here = pathlib.Path.cwd()
         sources = [pathlib.Path(each) for each in self.variable("ansible_inventory_sources", []) or []]

@@ -37,14 +37,11 @@ options:
     description: The file on the controller that has the key, if it is in one.
     type: str
     default: ""
-  kubeconfig:
-    description: The kubeconfig of the cluster, named in a C(kubectl) that it prints.
-    type: str
-    default: ""
-  context:
-    description: A context of the kubeconfig.
-    type: str
-    default: ""
+  kubectl:
+    description: Options of a C(kubectl) that it prints, such as C(--kubeconfig) and its path.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: dgxspark.cluster.kube_running
 """
@@ -74,8 +71,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "instance": {"type": "str", "default": "default"},
     "has_key": {"type": "bool", "default": False},
     "key_file": {"type": "str", "default": "", "no_log": False},
-    "kubeconfig": {"type": "str", "default": ""},
-    "context": {"type": "str", "default": ""},
+    "kubectl": {"type": "list", "elements": "str", "default": []},
 }
 main = controller_only(ARGUMENTS)
 
