@@ -10,8 +10,8 @@ import binascii
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_gateway import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, gateway, group
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import SELECTORS
 
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
         served = gateway.spared(there, asked["without"])
         of = {each.place: self._key(each, place) for each in served if each.key}
         keys = gateway.Keys(asked["api_key"], of, asked["tls_certificate"], asked["tls_key"])
-        versions = list(knowledge.shared("versions", tuple(self.owner_dirs())).values())
+        versions = load_known_bad(self.owner_dirs())
         made = gateway.gateway(asked["gateway"], served, keys, asked["handler"], versions)
         space, others = made["objects"][:1], made["objects"][1:]
         steps = [self._put(space, place), self._hidden(made["secret"], place, space), self._put(others, place, space)]

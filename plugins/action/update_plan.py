@@ -13,6 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.modules.update_plan import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, update
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 
 
 class ActionModule(ControllerAction):
@@ -40,7 +41,7 @@ class ActionModule(ControllerAction):
             machines,
             {str(name): str(version) for name, version in asked["packages"].items()},
             knowledge.get("updates", asked["profile"], dirs)["rules"],
-            list(knowledge.shared("versions", dirs).values()),
+            load_known_bad(dirs),
             begun,
             canary=asked["canary"] or None,
             restarts=asked["restarts"],

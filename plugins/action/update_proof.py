@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.modules.update_proof import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, knowledge, update, update_proof
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 
 
 class ActionModule(ControllerAction):
@@ -57,6 +58,6 @@ class ActionModule(ControllerAction):
             return [f"it could not be read: {read['after'].get('msg') or 'no answer'}"]
         then, now = (read_in(Health, read[name]["health"], f"{turn.host}: health") for name in ("health", "after"))
         dirs = self.owner_dirs()
-        rules, bad = knowledge.get("updates", profile, dirs)["rules"], list(knowledge.shared("versions", dirs).values())
+        rules, bad = knowledge.get("updates", profile, dirs)["rules"], load_known_bad(dirs)
         there = update.machine(read["relisted"]["stdout"], "", now)
         return update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error))

@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, kn
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import tally as tally_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import evidence_of
 
 SCHEMA = "dgxspark.cluster/doctor-report/1"
@@ -67,7 +68,7 @@ def build(
         health=health,
         health_errors=errors,
         limits=knowledge.get("health", hardware, overlays),
-        known_bad=list(knowledge.shared("versions", overlays).values()),
+        known_bad=load_known_bad(overlays),
         looked=looks.parts(overlays),
         table=signatures.load_table(overlays),
         needed_gib=meta.get("needed_gib"),

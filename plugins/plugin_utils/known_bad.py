@@ -14,6 +14,11 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, release
 
 
+def load_known_bad(overlays: t.Sequence[str] = ()) -> tuple[knowledge.Entry, ...]:
+    """Return the known-bad versions, with the owner's."""
+    return tuple(knowledge.shared("versions", tuple(overlays)).values())
+
+
 def platform_findings(
     platform: t.Mapping[str, str], known_bad: t.Sequence[knowledge.Entry], whole: bool = True
 ) -> tuple[list[Finding], dict[str, str]]:

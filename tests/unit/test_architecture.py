@@ -97,6 +97,12 @@ def test_the_core_does_not_know_its_fronts(path: pathlib.Path) -> None:
     assert not {name for name in imports(path) if name.startswith(fronts)}
 
 
+def test_the_known_bad_versions_have_one_reader() -> None:
+    read = re.compile(r"""knowledge\.(?:load|shared)\("versions\"""")
+    readers = [path.stem for path in python_files("plugins") if read.search(path.read_text(encoding="utf-8"))]
+    assert readers == ["known_bad"]
+
+
 @pytest.mark.parametrize("path", python_files(*(f"plugins/{front}" for front in THIN)), ids=str)
 def test_fronts_are_thin(path: pathlib.Path) -> None:
     assert code_lines(path) <= (60 if path.parent.name == "action" else 100)

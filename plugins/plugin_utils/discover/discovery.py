@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover import folder, inventory, report
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import Composed, compose
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import compose
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Plain, read_seen
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.discover_page import page
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import count
 
 
@@ -21,7 +22,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import
 class Discovered:
     """files: by path in the folder; {} if something prevents an inventory. view: see report.view."""
 
-    composed: Composed
     files: dict[str, str]
     view: dict[str, t.Any]
     page: str
@@ -34,11 +34,9 @@ def discover(hosts: t.Mapping[str, Plain], keep_names: bool = False, overlays: t
     """
     seen = read_seen(hosts, keep_names)
     made = compose(seen, knowledge.shared("hardware", overlays))
-    view = report.view(
-        seen, made, knowledge.shared("stacks", overlays), list(knowledge.shared("versions", overlays).values())
-    )
+    view = report.view(seen, made, knowledge.shared("stacks", overlays), load_known_bad(overlays))
     files = inventory.files(seen, made) if made.settings is not None else {}
-    return Discovered(made, files, view, page(view))
+    return Discovered(files, view, page(view))
 
 
 def lay_down(made: Discovered, to: str, overwrite: bool, check: bool, config: bool = False) -> dict[str, t.Any]:

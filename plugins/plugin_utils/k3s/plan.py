@@ -27,7 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import config
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import joined as k3s_joined
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import releases as k3s_releases
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.config import Settings
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad, platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import SPARK
 
 Plain = dict[str, t.Any]
@@ -67,7 +67,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         machine=_machine(given.get("machine"), name),
         server=_machine(given.get("server"), "the first server"),
         releases=knowledge.load("k3s", dirs),
-        known_bad=tuple(knowledge.load("versions", dirs).values()),
+        known_bad=load_known_bad(dirs),
         guard=guards.get(name_of_hardware),
         signs=start_signs(dirs),
         archives_seen=[k3s_archives.seen(stat) for stat in given.get("archives_seen") or ()],

@@ -12,7 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import E
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Signature
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import said
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad, said
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
@@ -46,7 +46,7 @@ def _known_bad(
 ) -> list[tuple[dict[str, t.Any], knowledge.Entry]]:
     found = []
     seen = {finding["id"] for finding in made["findings"]}
-    for entry in knowledge.load("versions", overlays).values():
+    for entry in load_known_bad(overlays):
         if entry["component"] != "nccl" or not matches(version, entry["versions"]):
             continue
         if "shows" in entry and not seen & set(entry["shows"]):

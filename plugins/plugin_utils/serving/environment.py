@@ -14,8 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     PlannedHost,
     from_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import platform_findings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad, platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import environment as nccl
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import Profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.instance import Instance
@@ -111,7 +110,7 @@ def nccl_environment(
             )
     planned = [from_plain(PlannedHost, hosts[name], f"nccl_env: {name}") for name in names]
     _findings, workarounds = platform_findings(
-        {"nccl": nccl_version} if nccl_version else {}, tuple(knowledge.load("versions", knowledge_dirs).values())
+        {"nccl": nccl_version} if nccl_version else {}, load_known_bad(knowledge_dirs)
     )
     own = from_plain(nccl.Options, dict(options or {}), "nccl_env: options")
     return nccl.environment(planned, own, engine=engine, workarounds=workarounds, only=only)

@@ -123,10 +123,6 @@ def document(log: str) -> Seen:
         ) from exc
 
 
-def _no_number(name: str) -> t.NoReturn:
-    raise ValueError(f"{name} is not a number.")
-
-
 def told(made: Entries) -> Plain:
     """Return what was read from an image as plain data: `entry`, the `table`'s id or None, `files`."""
     return {

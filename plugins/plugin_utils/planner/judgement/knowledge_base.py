@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, looks
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 from ..model import estimate, memory
@@ -60,7 +61,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         rules=rules.load_rules(overlays),
         rows={key: tuple(value) for key, value in rows.items()},
         images=images.load_images(overlays),
-        known_bad=tuple(knowledge.load("versions", overlays).values()),
+        known_bad=load_known_bad(overlays),
         looked=looks.parts(overlays),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
         constants=knowledge.load("constants", overlays),
