@@ -81,7 +81,7 @@ def test_the_engine_holds_what_the_plan_says(name: str, engine: pathlib.Path, tm
     made = launch_plan(entry, {"free_gib": 100}, files=files)["memory"]
     model = resolve_profile(laid_on(entry, files, ())[0])
     assert model.facts
-    weights = sum(gpu_bytes(model.facts, model.precision, model.cut, head=False).values())
+    weights = sum(gpu_bytes(model.facts, model.precision, model.parallelism, head=False).values())
     print(
         f"\n{name}: weights {held['weights'] / MIB:.2f} MiB, planned {weights / MIB:.2f}; "
         f"blocks {held['blocks']}, planned {made['blocks']}; tokens {tokens}, planned {made['kv_tokens_logged']}; "

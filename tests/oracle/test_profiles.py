@@ -33,6 +33,12 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import m
 BACK_PORTS = (
     ("gemma-4-", "<0.5.13", "gemma4_assistant", "its transformers does not know the drafter; the image has PR 24436"),
     ("nemotron-3-super", "<0.5.14", "not compatible with radix cache", "the image has PR 27998"),
+    (
+        "mistral-small-4",
+        "",
+        "could not locate the tool call token",
+        "mistral_common, which names that token, is a stand-in here",
+    ),
 )
 # Launches that such an image and a stock release both accept, but resolve_profile differently: profiles, versions.
 # PR 24436 turns NEXTN with an assistant drafter into FROZEN_KV_MTP, and runs that without the overlap scheduler.
@@ -155,8 +161,8 @@ def changes(one: Asked) -> dict[str, dict[str, t.Any]]:
         out["without speculation"] = {"settings": dict.fromkeys(whole or drafts)}
     if not chosen.settings.get("disable_cuda_graph"):
         out["eager"] = {"settings": {"disable_cuda_graph": True}}
-    if chosen.facts and chosen.facts.moe and chosen.cut.tp > 1:
-        ep = chosen.cut.tp if chosen.cut.ep == 1 else 1
+    if chosen.facts and chosen.facts.moe and chosen.parallelism.tp > 1:
+        ep = chosen.parallelism.tp if chosen.parallelism.ep == 1 else 1
         out[f"EP {ep}"] = {"parallel": {"ep": ep}}
     return out
 

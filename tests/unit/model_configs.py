@@ -253,10 +253,24 @@ GRANITE_SMALL: Tree = {
     "tie_word_embeddings": True, "vocab_size": 100352, "max_position_embeddings": 131072,
     "layer_types": ["attention" if layer in (5, 15, 25, 35) else "mamba" for layer in range(40)],
 }  # fmt: skip
+PIXTRAL = {"model_type": "pixtral", "hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096, "patch_size": 14,
+           "num_channels": 3}  # fmt: skip
+# From the model's card and transformers' Mistral4Config.
+MISTRAL_SMALL_4: Tree = {
+    "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "tie_word_embeddings": False,
+    "spatial_merge_size": 2, "vision_config": PIXTRAL, "text_config": {
+        "model_type": "mistral4", "num_hidden_layers": 36, "hidden_size": 4096, "intermediate_size": 12288,
+        "moe_intermediate_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 32, "n_routed_experts": 128,
+        "n_shared_experts": 1, "num_experts_per_tok": 4, "first_k_dense_replace": 0, "kv_lora_rank": 256,
+        "q_lora_rank": 1024, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 128, "vocab_size": 131072,
+        "max_position_embeddings": 1048576},
+    "quantization_config": FP8 | {"modules_to_not_convert": ["model.vision_tower", "model.multi_modal_projector", "lm_head"]},
+}  # fmt: skip
 # By the profile's model, or one of the same make-up: (config.json, hf_quant_config.json).
 PUBLIC: dict[str, tuple[Tree, Tree | None]] = {
     "zai-org/GLM-5.3-Flash": (GLM_53_FLASH, None),
     "XiaomiMiMo/MiMo-V2.6-Flash-RL": (MIMO_V26_FLASH, None),
+    "mistralai/Mistral-Small-4-119B-2603": (MISTRAL_SMALL_4, None),
     "poolside/Laguna-S-2.1": (
         laguna(num_hidden_layers=48, hidden_size=3072, intermediate_size=12288, sliding_heads=72, num_experts_per_tok=10,
                moe_intermediate_size=1024, shared_expert_intermediate_size=1024), None),

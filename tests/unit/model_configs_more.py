@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.tests.unit.model_configs import FP8, Tree, every
-
-PIXTRAL = {"model_type": "pixtral", "hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096, "patch_size": 14,
-           "num_channels": 3}  # fmt: skip
+from ansible_collections.dgxspark.cluster.tests.unit.model_configs import FP8, MISTRAL_SMALL_4, PIXTRAL, Tree, every
 
 
 def packed(*ignore: str, bits: int = 8, kind: str = "float", group: int | None = None) -> Tree:
@@ -50,15 +47,7 @@ MORE: dict[str, tuple[Tree, Tree | None]] = {
             "model_type": "mistral", "num_hidden_layers": 40, "hidden_size": 5120, "intermediate_size": 32768,
             "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 131072,
             "max_position_embeddings": 131072, "sliding_window": None}), None),
-    "mistralai/Mistral-Small-4-119B-2603": (
-        plain("Mistral3ForConditionalGeneration", "mistral3", spatial_merge_size=2, vision_config=PIXTRAL, text_config={
-            "model_type": "mistral4", "num_hidden_layers": 36, "hidden_size": 4096, "intermediate_size": 12288,
-            "moe_intermediate_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 32, "n_routed_experts": 128,
-            "n_shared_experts": 1, "num_experts_per_tok": 4, "first_k_dense_replace": 0, "kv_lora_rank": 256,
-            "q_lora_rank": 1024, "qk_rope_head_dim": 64, "qk_nope_head_dim": 64, "v_head_dim": 128, "vocab_size": 131072,
-            "max_position_embeddings": 1048576},
-            quantization_config=FP8 | {"modules_to_not_convert": ["model.vision_tower", "model.multi_modal_projector", "lm_head"]}),
-        None),
+    "mistralai/Mistral-Small-4-119B-2603": (MISTRAL_SMALL_4, None),
     "google/gemma-3-27b-it": (  # what its file leaves out is the class's default
         {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {
             "model_type": "gemma3_text", "num_hidden_layers": 62, "hidden_size": 5376, "intermediate_size": 21504,

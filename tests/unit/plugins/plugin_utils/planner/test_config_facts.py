@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.model_configs import DEEPSE
 
 # Profiles of models whose own file was not available: one of the same make-up, and what differs from it.
 SIBLING: dict[str, tuple[str, dict[str, t.Any]]] = {
+    "mistralai/Mistral-Small-4-119B-2603-NVFP4": ("mistralai/Mistral-Small-4-119B-2603", {}),
     "nvidia/GLM-4.7-NVFP4": ("zai-org/GLM-4.7-FP8", {}),
     "nvidia/Qwen3-235B-A22B-Instruct-2507-NVFP4": ("nvidia/Qwen3-235B-A22B-NVFP4", {"native_context": 262144}),
     "nvidia/Qwen3-235B-A22B-Thinking-2507-NVFP4": ("nvidia/Qwen3-235B-A22B-NVFP4", {"native_context": 262144}),
