@@ -254,6 +254,7 @@ OWN = {
     "plugins/module_utils/engine_parser/reader.py": "our own request, in the image",
     "plugins/module_utils/engine_parser/run.py": "our own request, in the image",
     "plugins/module_utils/rank/preflight.py": "our own settings, in the pod",
+    "plugins/module_utils/rank/engine_api.py": "an engine's own answers, in the pod",
     "plugins/module_utils/rank/supervisor.py": "our own settings, and ranks with the pod's secret, in the pod",
     "plugins/module_utils/rank/patches.py": "our own patches, in the pod",
     "plugins/module_utils/system.py": "netplan's files on the node, which root writes",

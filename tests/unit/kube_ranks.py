@@ -32,15 +32,23 @@ with (folder / f"starts-{rank}").open("a") as file:
 class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *a): pass
     def do_GET(self):
-        self.answer({"data": [{"id": "m"}]})
+        if self.path == "/metrics":  # as vLLM's: still where nothing is done, and where nothing can be done
+            done = (folder / "done").read_text() if (folder / "done").exists() else "0"
+            self.answer(f'engine:tokens_created{{engine="0"}} {time.time()}\\nengine:tokens_total{{engine="0"}} {done}\\n', "text/plain")
+        else:
+            self.answer({"data": [{"id": "m"}]})
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
+        with (folder / "asked").open("a") as file:
+            file.write("x")
+        while (folder / "hung").exists():
+            time.sleep(0.1)
         silent = (folder / "silent").exists()
         self.answer({"choices": [{"text": "" if silent else " 6 7"}], "usage": {"completion_tokens": 0 if silent else 2}})
-    def answer(self, body):
-        data = json.dumps(body).encode()
+    def answer(self, body, kind="application/json"):
+        data = body.encode() if kind == "text/plain" else json.dumps(body).encode()
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -102,6 +110,7 @@ class Group:
             "argv": [sys.executable, str(self.folder / "engine.py"), str(self.api), str(self.folder), str(rank)],
             "before": [],
             "guard": {"folder": load_guard.FOLDER, "socket": load_guard.SOCKET, "name": f"serve-default-rank{rank}"},
+            "work": [],
             "verbs": False,
             "rails": [{**rail, "hca": None, "peers": peers}] if self.rails else [],
             "bounds": BOUNDS,

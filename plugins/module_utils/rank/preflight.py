@@ -26,6 +26,7 @@ import json
 import os
 import pathlib
 import select
+import shutil
 import socket
 import ssl
 import sys
@@ -303,6 +304,18 @@ def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str],
     check_peers(config["rails"], config["port"], config["bounds"]["peers_s"], say)
 
 
+def clear(host: Host) -> None:
+    """Remove what former containers of this pod left in its shared memory: an engine that is killed frees none of it."""
+    if "supervisor.py" not in (host.read("proc/1/cmdline") or ""):
+        return  # no container of ours: others use it, too
+    with contextlib.suppress(OSError):
+        for left in sorted((host.root / NOTED).parent.iterdir()):
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            elif left.name != (host.root / NOTED).name:
+                left.unlink(missing_ok=True)
+
+
 def main(arguments: t.Sequence[str]) -> int:
     """Check the rank that the file describes; return the exit status of the cause."""
 
@@ -311,6 +324,7 @@ def main(arguments: t.Sequence[str]) -> int:
 
     try:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))
+        clear(Host(arguments[1] if len(arguments) > 1 else "/"))
         check(config, arguments[1] if len(arguments) > 1 else "/", say)
     except Refusal as exc:
         replace_pod(Container(arguments[1] if len(arguments) > 1 else "/"), config, say)

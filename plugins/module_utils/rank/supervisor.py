@@ -11,10 +11,11 @@ the containers, and they form a group again. A new start never joins an old grou
 engine starts.
 
 `python3 supervisor.py RANK.json [ROOT]`, with RANK.json as in preflight.py, and
-`{instance, plan, ranks, host, listen, port, head, api, argv, before, guard, bounds: {peers_s, load_s, beat_s, lost_s,
+`{instance, plan, ranks, host, listen, port, head, api, argv, before, guard, work, bounds: {peers_s, load_s, beat_s, lost_s,
 hang_s, stop_s}}`: `plan` is the checksum that all ranks must share, `head` the address of rank 0, `api` the API's port (on
 the head), `before` a list of commands (patches) to run first, `guard` = `{folder, socket, name}` for the socket where the node's
-memory guard accepts reports of loads. Seconds throughout. If the API has a key, DGXSPARK_API_KEY_FILE names its file.
+memory guard accepts reports of loads, `work` the engine's metrics that change with every step it makes (none: its /health makes
+a token). Seconds throughout. If the API has a key, DGXSPARK_API_KEY_FILE names its file.
 
 Probes use HTTP on `port`: /started, /ready and /live answer 200 or 503 with the reason. The head is started and ready once
 the engine's API has produced a token; a worker once the group is complete.
@@ -23,7 +24,6 @@ the engine's API has produced a token; a worker once the group is complete.
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -34,6 +34,11 @@ import sys
 import threading
 import time
 import typing as t
+
+try:
+    from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import engine_api
+except ImportError:  # in a rank's container, where it is beside this file
+    import engine_api  # type: ignore[import-not-found,no-redef]
 
 # Exit status -> cause; 10 to 19 are the preflight's. An engine's own status is passed on, a signal as 128 + its number.
 CAUSES = {
@@ -53,6 +58,7 @@ LINE = 65536
 STRANGERS, STRANGER_S = 64, 5.0
 QUESTION, ANSWER = b"?", b"!"  # first byte of a preflight's packet, and of its answer
 FIRST_TO_GO = 1000  # the highest OOM score
+BROKEN_STOP_S = 5.0  # for an engine to stop whose group is broken: it waits for a rank that is gone, and nothing that it does is of use
 
 
 class Ending(Exception):
@@ -79,6 +85,7 @@ class Rank:
         self.whole = threading.Event()  # all ranks have met, and the engine may start
         self.serving = threading.Event()  # the API has produced a token: no rank of the group is loading
         self.doing = "preflight"
+        self.api = engine_api.Api(config["api"], config["work"], config["bounds"]["hang_s"])
         self.answered = time.monotonic()  # when the API last answered
         self.members: dict[int, socket.socket] = {}  # by rank: on the head its workers, on a worker the head
         self.strangers: list[socket.socket] = []  # the longest waiting first
@@ -300,42 +307,18 @@ def _listen(rank: Rank) -> None:
 # --- the engine -----------------------------------------------------------------------------------------------------
 
 
-def _ask(rank: Rank, method: str, path: str, body: t.Any = None, timeout: float = 10) -> t.Any:
-    """Call the engine's API on this host; OSError or HTTPException if it does not answer with 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", rank.config["api"], timeout=timeout)
-    try:
-        headers = {"Content-Type": "application/json"}
-        if place := os.environ.get("DGXSPARK_API_KEY_FILE"):  # through auth_proxy.py, like every client
-            headers["Authorization"] = f"Bearer {pathlib.Path(place).read_text(encoding='ascii').strip()}"
-        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
-        answer = connection.getresponse()
-        text = answer.read()
-        if answer.status != 200:
-            raise OSError(f"{method} {path}: {answer.status} {text[:200].decode(errors='replace')}")
-        return json.loads(text) if text.strip() and "json" in answer.headers.get("Content-Type", "") else None
-    finally:
-        connection.close()
-
-
-def canary(rank: Rank) -> str:
-    """Request a few tokens from the API and return them. OSError, ValueError or HTTPException if none come."""
-    model = _ask(rank, "GET", "/v1/models")["data"][0]["id"]
-    body = {"model": model, "prompt": "1 2 3 4 5", "max_tokens": 4, "temperature": 0}
-    said = _ask(rank, "POST", "/v1/completions", body, timeout=rank.bounds["hang_s"])
-    if not said.get("usage", {}).get("completion_tokens") and not said["choices"][0]["text"]:
-        raise ValueError("the answer has no token")
-    return str(said["choices"][0]["text"])
-
-
 def _watch(rank: Rank) -> None:
-    """On the head: notice when the API first produces tokens, and when it stops answering."""
-    wrong = (OSError, ValueError, LookupError, TypeError, AttributeError, http.client.HTTPException)
+    """On the head: notice when the API first produces tokens, and when it stops.
+
+    An API server answers /health although the engine behind it hangs. So where the metrics stand still for long, because there is
+    nothing to do or because it hangs, it is asked for a token. One that works is never asked: the answer could take its time.
+    """
     rank.whole.wait()
     until, last = time.monotonic() + rank.bounds["load_s"], "no answer"
     while not rank.serving.is_set() and not rank.ending:
         try:
-            text = canary(rank)
-        except wrong as exc:
+            text = rank.api.canary()
+        except engine_api.WRONG as exc:
             last = str(exc) or type(exc).__name__
             rank.doing = f"loading ({last})"
             if time.monotonic() > until:
@@ -347,11 +330,17 @@ def _watch(rank: Rank) -> None:
         rank.serving.set()
         _tell(rank, {"serving": rank.config["plan"]})
         say(f"serving; the first tokens: {text!r}")
+    seen, moved = [""], time.monotonic()
     while not rank.ending:
         try:
-            _ask(rank, "GET", "/health", timeout=rank.bounds["hang_s"])
+            rank.api.ask("GET", "/health", timeout=rank.bounds["hang_s"])
+            if (now := rank.api.work()) != seen:
+                seen, moved = now, time.monotonic()
+            elif now and time.monotonic() - moved > rank.bounds["hang_s"] / 2:
+                rank.api.canary()
+                moved = time.monotonic()
             rank.answered = time.monotonic()
-        except wrong as exc:
+        except engine_api.WRONG as exc:
             silent = time.monotonic() - rank.answered
             if silent > rank.bounds["hang_s"]:
                 rank.end("hang", f"the API has not answered for {silent:.0f} s: {exc}")
@@ -502,7 +491,8 @@ def _engine(rank: Rank, load: socket.socket) -> Ending:
             time.sleep(0.1)
     finally:
         _part(rank)  # the engine's processes may take their time: probes and the other ranks know already
-        _stop(engine.pid, rank.bounds["stop_s"])
+        broken = rank.ending is not None and rank.ending.status == STATUS["lost"]
+        _stop(engine.pid, min(rank.bounds["stop_s"], BROKEN_STOP_S) if broken else rank.bounds["stop_s"])
         engine.returncode = engine.returncode or 0
     return rank.ending or Ending(1, "The engine ended.")
 

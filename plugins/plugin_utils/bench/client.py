@@ -228,24 +228,24 @@ def _feed(stream: ChatStream, guards: Guards, piece: bytes, now: float, final: b
 
 
 def closed(stream: ChatStream, guards: Guards) -> None:
-    """Judge an answer at its end. Raises Failure if it was cut, or a guard finds garbage."""
+    """Judge an answer at its end. Raises Failure if it was cut, shows nothing, or a guard finds garbage."""
     if not stream.ended:
         raise failure_of("truncated", f"the stream ended after {stream.pieces} pieces of text, without saying why")
     for guard in guards:
         trip = guard.close(ended=stream.finish_reason != "length")
         if trip:
             raise failure_of("garbage", f"the answer is garbage: {trip.message} (guard {trip.guard})")
+    if not (stream.content.strip() or stream.reasoning.strip()):
+        if stream.finish_reason == "length" and stream.tokens >= guards[0].limits.single.min_tokens:
+            # Up to its limit it drew tokens that show nothing: line ends, spaces, or marks that the tokenizer leaves out.
+            raise failure_of("garbage", f"the answer is garbage: {stream.tokens} tokens, and not one visible character")
+        raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
 
 
 def _judge(request: ChatRequest, stream: ChatStream, guards: Guards) -> None:
     closed(stream, guards)
     if not stream.content.strip():
-        if stream.reasoning.strip():
-            raise failure_of("reasoning-only", f"only reasoning came back, and no answer ({stream.finish_reason})")
-        if stream.finish_reason == "length" and stream.tokens >= guards[0].limits.single.min_tokens:
-            # Up to its limit it drew tokens that show nothing: line ends, spaces, or marks that the tokenizer leaves out.
-            raise failure_of("garbage", f"the answer is garbage: {stream.tokens} tokens, and not one visible character")
-        raise failure_of("empty", f"the answer is empty ({stream.finish_reason})")
+        raise failure_of("reasoning-only", f"only reasoning came back, and no answer ({stream.finish_reason})")
     if request.expect and not re.search(request.expect, stream.content, re.IGNORECASE):
         raise failure_of("unexpected", f"the answer does not contain {request.expect!r}: {short(stream.content)!r}")
 

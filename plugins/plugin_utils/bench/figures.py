@@ -103,6 +103,9 @@ class Level:
     causes: dict[str, int] = field(default_factory=dict)
 
 
+GARBAGE = "tokens.garbage"
+
+
 def record_of(
     index: int,
     question: int,
@@ -112,11 +115,11 @@ def record_of(
     message: str = "",
     guard: str | None = None,
 ) -> Record:
-    """Return the record of a stream that ended, or was aborted for a cause; guard: the one that found garbage."""
+    """Return the record of a stream that ended, or was aborted for a cause; guard: the one that found garbage, if one did."""
     return Record(
         index=index,
         question=question,
-        status="garbage" if guard else "failed" if cause else "ok",
+        status="garbage" if cause == GARBAGE else "failed" if cause else "ok",
         began=stream.began,
         ended=ended,
         times=tuple(at for at, _count in stream.token_marks),

@@ -9,6 +9,7 @@ import functools
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import (
     auth_proxy,
+    engine_api,
     patches,
     preflight,
     rendezvous,
@@ -24,5 +25,5 @@ def sources() -> dict[str, str]:
     """Return file name → text."""
     return {
         f"{program.__name__.rpartition('.')[2]}.py": source_of(program)
-        for program in (preflight, supervisor, rendezvous, auth_proxy, patches)
+        for program in (preflight, supervisor, engine_api, rendezvous, auth_proxy, patches)
     }

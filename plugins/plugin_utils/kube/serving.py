@@ -75,7 +75,9 @@ def serving(
     wiring.distinct(members)
     load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
     supervisor = instance.supervisor_port
-    files = _files(plan, instance, members, chosen, load_s, supervisor)
+    told = knowledge.load("metrics", knowledge_dirs).get(plan["engine"]["name"], {})
+    work = [told[key] for key in ("output_tokens", "prompt_tokens", "cache")] if told.get("health") == "api" else []
+    files = _files(plan, instance, members, chosen, load_s, supervisor, work)
     group = pod.Group(
         instance=instance.name,
         image=image(chosen.image or plan["engine"].get("image"), f"profile {plan['profile']!r}: engine.image"),
@@ -95,11 +97,11 @@ def serving(
     stamp = checksum({"files": files, "templates": templates, "texts": texts})
     group = dataclasses.replace(group, launch=f"{name}-launch-{stamp[:10]}")
     files = {key: {**value, "plan": stamp} for key, value in files.items()}
-    told = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
+    noted = {PLAN: stamp, f"{MANAGER}/profile": str(plan["profile"]), f"{MANAGER}/model": str(plan["model"])}
     for key, name_of in ((REQUESTS, "max_running_requests"), (MEMORY, "used_gib")):
         if figure := (plan.get("memory") or {}).get(name_of):
-            told[key] = str(figure)
-    sets = [_rank_set(member, group, instance, name, told) for member in members]
+            noted[key] = str(figure)
+    sets = [_rank_set(member, group, instance, name, noted) for member in members]
     attached = [member for member in members if member.attached]
     common = [
         thing("v1", "Namespace", chosen.namespace, None, labels()),
@@ -163,6 +165,7 @@ def _files(
     chosen: Settings,
     load_s: int,
     supervisor: int,
+    work: t.Sequence[str],
 ) -> dict[str, Plain]:
     """Return the input of each rank's supervisor and preflight."""
     applier = ["python3", f"{pod.PROGRAMS}/patches.py", f"{pod.PROGRAMS}/{PATCHES}"]
@@ -190,6 +193,7 @@ def _files(
             "argv": _argv(member, instance, rendezvous, chosen),
             "before": [applier] if plan.get("patches") else [],
             "guard": {"folder": FOLDER, "socket": SOCKET, "name": f"serve-{instance.name}-rank{member.rank}"},
+            "work": work,
             "verbs": verbs,
             "replace": {"namespace": chosen.namespace, "pod": _pod(name, member)} if member.attached else None,
             "rails": [

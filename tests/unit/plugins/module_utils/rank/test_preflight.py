@@ -279,3 +279,23 @@ def test_an_api_server_that_is_not_there_leaves_the_cause_as_it_is(
     for _start in range(2):
         assert start(tmp_path, address="198.51.100.7") == preflight.STATUS["address"]
     assert "cannot be replaced by itself" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("first", "cleared"), [("python3\0/opt/supervisor.py\0rank0.json", True), ("/sbin/init", False)]
+)
+def test_what_a_killed_engine_left_in_shared_memory_is_removed_and_nothing_that_it_points_to(
+    tmp_path: pathlib.Path, first: str, cleared: bool
+) -> None:
+    """Where this is a container of ours: on a machine others use it, too."""
+    shared, other = tmp_path / "dev/shm", tmp_path / "other"
+    for place in (shared / "folder/deep", other, tmp_path / "proc/1"):
+        place.mkdir(parents=True)
+    (tmp_path / "proc/1/cmdline").write_text(first)
+    for file in (shared / "folder/deep/file", shared / "psm_1234", tmp_path / preflight.NOTED, other / "file"):
+        file.touch()
+    (shared / "link").symlink_to(other)
+    start(tmp_path)
+    left = ["dgxspark-no-address"] if cleared else ["dgxspark-no-address", "folder", "link", "psm_1234"]
+    assert sorted(each.name for each in shared.iterdir()) == left
+    assert (other / "file").exists()

@@ -195,6 +195,68 @@ def test_no_token_is_not_ready(make: t.Callable[..., Group]) -> None:
     assert "no token" in group.last_word(0)
 
 
+HANGS = {**BOUNDS, "hang_s": 2}
+WORK = ["engine:tokens_total"]
+
+
+def test_an_engine_that_hangs_behind_an_api_that_answers_ends(make: t.Callable[..., Group]) -> None:
+    """As vLLM's whose engine or another rank's worker was stopped: /health went on saying 200 for as long as was waited."""
+    group = make(2, bounds=HANGS, work=WORK)
+    group.start()
+    group.wait()
+    (group.folder / "hung").touch()
+    assert group.ended() == [supervisor.STATUS["hang"], LOST]
+    assert "has not answered" in group.last_word(0)
+
+
+def test_one_that_has_nothing_to_do_is_asked_and_one_that_works_is_left_alone(make: t.Callable[..., Group]) -> None:
+    group = make(1, bounds=HANGS, work=WORK)
+    group.start()
+    group.wait()
+
+    def asked() -> int:
+        return len((group.folder / "asked").read_text())
+
+    begun, until = asked(), time.monotonic() + 4
+    (group.folder / "hung").touch()  # all that it is asked waits, as behind a long prompt
+    for done in itertools.count(1):
+        (group.folder / "done").write_text(str(done))
+        time.sleep(0.1)
+        if time.monotonic() > until:
+            break
+    assert (group.processes[0].poll(), asked()) == (None, begun)
+    (group.folder / "hung").unlink()
+    until = time.monotonic() + PATIENCE
+    while asked() < begun + 2:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert group.processes[0].poll() is None
+
+
+def test_an_engine_whose_metrics_cannot_be_read_is_not_asked(make: t.Callable[..., Group]) -> None:
+    group = make(1, bounds=HANGS, work=["another:tokens_total"])
+    group.start()
+    group.wait()
+    begun = (group.folder / "asked").read_text()
+    time.sleep(3)
+    assert (group.processes[0].poll(), (group.folder / "asked").read_text()) == (None, begun)
+
+
+def test_an_engine_that_waits_for_a_lost_rank_is_not_waited_for(make: t.Callable[..., Group]) -> None:
+    """As vLLM's, whose worker sits in a collective: 33 s until its group could start anew, 30 of them for nothing."""
+    group = make(2, bounds={**BOUNDS, "stop_s": PATIENCE})
+    group.configure(
+        0,
+        argv=["sh", "-c", f"trap '' TERM; python3 {group.folder / 'engine.py'} {group.api} {group.folder} 0; sleep 60"],
+    )
+    group.start()
+    group.wait()
+    group.processes[1].kill()
+    begun = time.monotonic()
+    assert group.ended(0) == [LOST]
+    assert time.monotonic() - begun < supervisor.BROKEN_STOP_S + 5
+
+
 # --- what the node's memory guard learns ---------------------------------------------------------------------------------
 
 

@@ -184,7 +184,9 @@ def test_more_requests_than_run_at_once_do_not_add_up() -> None:
 
 
 def test_garbage_is_fast_and_counts_for_nothing() -> None:
-    bad = record_of(0, 0, told((0.1, delta("!")), (0.2, delta("!", "length"))), 0.2, guard="loop", message="it repeats")
+    bad = record_of(
+        0, 0, told((0.1, delta("!")), (0.2, delta("!", "length"))), 0.2, "tokens.garbage", "it repeats", "loop"
+    )
     level = level_of(2, [even(11, 0.1), bad], BURST)
     assert (bad.status, level.ok, level.failed, level.garbage) == ("garbage", 1, 0, 1)
     assert level.peak_tokens_per_s == pytest.approx(10)

@@ -112,6 +112,7 @@ def failing(kind: str) -> Answer:
         "page": [head("200 OK", "text/html", chunked=False, Content_Length="2") + b"hi"],
         "hang": [*good[:4], 5.0],
         "nothing": sse("", tokens=1),
+        "line ends for ever": sse(*["\n"] * 60, reason="length", tokens=60),
     }[kind]
 
 
@@ -126,6 +127,7 @@ def failing(kind: str) -> Answer:
         ("page", "tokens.protocol"),
         ("hang", "tokens.hang"),
         ("nothing", "tokens.empty"),
+        ("line ends for ever", "tokens.garbage"),
     ],
 )
 def test_a_failed_request_is_counted_with_its_cause_and_ends_no_other(
@@ -135,7 +137,8 @@ def test_a_failed_request_is_counted_with_its_cause_and_ends_no_other(
     server.answering = lambda request: failing(kind) if "3?" in request.body["messages"][0]["content"] else good
     turn = ask(server, 4, 8, timeout=1.0, api_key=KEY)
     bad = [record for record in turn.records if record.status != "ok"]
-    assert [(record.index, record.status, record.cause) for record in bad] == [(3, "failed", cause)]
+    status = "garbage" if cause == "tokens.garbage" else "failed"
+    assert [(record.index, record.status, record.cause) for record in bad] == [(3, status, cause)]
     assert len(turn.records) == 8
     assert KEY not in repr(turn)
 
