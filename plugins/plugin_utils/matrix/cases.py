@@ -74,6 +74,11 @@ class Case:
     also: tuple[str, ...] = ()
     promise: Promise = Promise()
 
+    @property
+    def sockets_planned(self) -> bool:
+        """Whether NCCL is to use TCP."""
+        return (self.plan.get("resolved") or {}).get("nccl_transport", {}).get("value") == "socket"
+
 
 class Plan(t.Protocol):
     """Plans a case: `launch_plan` with profile, cluster and the owner's knowledge bound."""

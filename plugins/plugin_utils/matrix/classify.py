@@ -62,7 +62,8 @@ _TIME_WITHIN = 100  # characters, including prefixes from launchers
 class Ended:
     """How a case ended. stage None: it passed; message: of the stage that failed; timed_out: it ran out of time.
 
-    restarts: by pod, of its container; report: the bench's, possibly partial; logs: by name.
+    restarts: by pod, of its container; report: the bench's, possibly partial; logs: by name. socket: verify saw another network than
+    the fabric; sockets_planned: TCP is what the plan asks for, so that it is no fault.
     """
 
     stage: Stage | None
@@ -72,6 +73,7 @@ class Ended:
     report: t.Mapping[str, t.Any] | None = None
     logs: t.Mapping[str, str] = field(default_factory=dict)
     socket: bool = False
+    sockets_planned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]
             ended,
             table,
             classes,
-            ("transport",),
+            () if ended.sockets_planned else ("transport",),
         )
     known = _known(ended, table, classes)
     loading = ended.stage == "switch"
@@ -134,7 +136,9 @@ def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Tab
 def _known(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> tuple[Plain, str] | None:
     """Return the finding that explains most, and its class: findings with a class come before others, causes before effects."""
     readings = signatures.read_all(ended.logs.items(), table)
-    faults = [f for f in signatures.findings(readings, table) if not f["benign"] and f["severity"] != "info"]
+    wanted = frozenset(signatures.SAME if ended.sockets_planned else ())
+    found = [finding for finding in signatures.findings(readings, table) if finding["id"] not in wanted]
+    faults = [finding for finding in found if not finding["benign"] and finding["severity"] != "info"]
     for finding in faults:
         if cls := classes.get(finding["id"], ""):
             return finding, cls

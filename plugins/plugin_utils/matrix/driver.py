@@ -245,6 +245,7 @@ def _case(
             report=worst or (reports[-1] if reports else None),
             logs=seen.data.get("logs", {}),
             socket=bool(failed and failed.data.get("socket")),
+            sockets_planned=case.sockets_planned,
         ),
         table,
         classes,

@@ -143,7 +143,7 @@ def _amount(value: t.Any, key: str) -> float:
 def poorest(free: t.Mapping[str, float], taken: t.Mapping[str, float], hosts: t.Sequence[str], usual: Free) -> Free:
     """Return the free memory of the rank with the least, minus what other instances on its node hold.
 
-    Hosts without a figure count as `usual`. Raises CollectionError if nothing would be left.
+    Hosts without a figure count as `usual`. How even it is, is known where each has one. Raises CollectionError if nothing would be left.
     """
     sure = min((free.get(host, usual.sure) - taken.get(host, 0.0) for host in hosts), default=usual.sure)
     most = min((free.get(host, usual.most) - taken.get(host, 0.0) for host in hosts), default=usual.most)
@@ -152,4 +152,6 @@ def poorest(free: t.Mapping[str, float], taken: t.Mapping[str, float], hosts: t.
             f"cluster: free_gib: nothing is free on a node once other instances have taken theirs ({sure:.1f} GiB left). "
             "Correct free_gib and taken_gib, or choose other nodes."
         )
-    return Free(max(sure, min(most, 0.1)), most)
+    measured = [free[host] - taken.get(host, 0.0) for host in hosts if host in free]
+    even = max(min(measured), 0.0) / max(measured) if len(measured) == len(hosts) > 1 else 1.0
+    return Free(max(sure, min(most, 0.1)), most, even)

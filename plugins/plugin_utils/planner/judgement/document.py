@@ -140,6 +140,10 @@ class Memory(t.TypedDict, total=False):
     free_gib: t.Annotated[float, "free before the load"]
     free_assumed: t.Annotated[bool, "that was not measured"]
     free_most_gib: t.Annotated[float, "the most that may be free"]
+    free_even: t.Annotated[
+        float,
+        "free on the node with the least, in % of what the one with the most has; 100 where it was not measured",
+    ]
     free_needed_gib: t.Annotated[float, "what the chosen knob needs to be free"]
     weights_gib: t.Annotated[float, "weights"]
     weights_measured: t.Annotated[bool, "they were measured with this split"]

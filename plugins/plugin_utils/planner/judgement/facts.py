@@ -297,6 +297,7 @@ def memory_facts(pools: Pools | None, settings: t.Mapping[str, t.Any] | None = N
         "free_gib": pools.free,
         "free_assumed": pools.free_assumed,
         "free_most_gib": pools.free_most,
+        "free_even": round(100 * pools.free_even, 2),
         "weights_gib": pools.weights,
         "weights_measured": pools.weights_from.startswith("measured"),
         "mamba_gib": pools.mamba,

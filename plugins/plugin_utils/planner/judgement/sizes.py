@@ -189,7 +189,7 @@ def pools_of(
     length = asked if isinstance(asked, int) and asked > 0 else profile.facts.native_context  # vLLM: auto and -1
     free = free or memory.Free(known.constant("memory.free_default"), known.constant("memory.free_most"))
     if profile.engine.name == "vllm":
-        return memory.vllm_pools(
+        pools = memory.vllm_pools(
             need,
             free.sure,
             known.constant("memory.total"),
@@ -199,15 +199,17 @@ def pools_of(
             cache=_layout(profile, draft, head, known),
             logs_concurrency=matches(profile.engine.version, ">=0.20.2"),
         )
-    return memory.sglang_pools(
-        need,
-        free.sure,
-        profile.settings,
-        free_most=free.most,
-        speculative=draft is not None,
-        draft_tokens=draft.tokens if draft else 0,
-        context_length=length,
-    )
+    else:
+        pools = memory.sglang_pools(
+            need,
+            free.sure,
+            profile.settings,
+            free_most=free.most,
+            speculative=draft is not None,
+            draft_tokens=draft.tokens if draft else 0,
+            context_length=length,
+        )
+    return dataclasses.replace(pools, free_even=free.even)
 
 
 def additions(

@@ -32,10 +32,14 @@ SLOTS_EXTRA_BUFFER_SERIAL = 1
 
 @dataclass(frozen=True)
 class Free:
-    """Free memory of the rank with the least, in GiB: the certain figure, and the possible one where a node was not measured."""
+    """Free memory of the rank with the least, in GiB: the certain figure, and the possible one where a node was not measured.
+
+    even: that of the rank with the least, as a share of that of the rank with the most; 1 where they were not all measured.
+    """
 
     sure: float
     most: float
+    even: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Pools:
     """The memory plan of one rank: pools in GiB, the knob with floor, ceiling and chosen value.
 
     sampler, sampler_needed: what vLLM takes and needs for canvases outside its share.
-    free_most: the most free memory possible if it was not measured; equal to free if it was. blocks, block_tokens and
+    free_most: the most free memory possible if it was not measured; equal to free if it was. free_even: `Free.even`. blocks, block_tokens and
     kv_tokens_logged: of vLLM's cache, of one of its blocks, and the token count in its log; kv_tokens counts requests at
     full length.
     """
@@ -153,6 +157,7 @@ class Pools:
     kv_tokens_logged: int | None = None
     sampler: float = 0.0
     sampler_needed: float = 0.0
+    free_even: float = 1.0
 
     @property
     def free_assumed(self) -> bool:

@@ -46,6 +46,21 @@ def test_a_rank_that_was_asked_to_end_shows_no_fault_of_its_own() -> None:
     assert found.cls == "hang"
 
 
+SOCKETS = "spark1:225:225 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n"
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_tcp_is_the_cause_only_where_the_plan_does_not_ask_for_it(planned: bool) -> None:
+    """Six of twelve cases of a matrix over TCP ended for another reason, and were said to be the transport's."""
+    classes = {"engine.nccl-over-sockets": "transport"}
+    ended = classify.Ended(
+        "switch", "rank 0 ended", restarts={"a": 1}, logs={"a": f"{SOCKETS}ValueError: no such backend\n"}, sockets_planned=planned,
+    )  # fmt: skip
+    found = classify.classify(ended, signatures.load_table(), classes)
+    right = ("startup_crash", "ValueError: no such backend") if planned else ("transport", SOCKETS.strip())
+    assert (found.cls, found.line) == right
+
+
 LOST = "ConnectionError: peer closed the connection"
 
 

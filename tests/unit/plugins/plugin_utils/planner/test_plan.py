@@ -204,6 +204,27 @@ def test_the_least_free_memory_of_the_ranks_counts() -> None:
     assert planned("glm-4.7-nvfp4")["memory"]["free_assumed"]
 
 
+@pytest.mark.parametrize(
+    ("free", "settings", "environment", "uneven"),
+    [
+        ({"spark1": 110, "spark2": 98.5, "spark3": 110, "spark4": 110}, {}, {}, True),
+        ({"spark1": 110, "spark2": 99.5, "spark3": 110, "spark4": 110}, {}, {}, False),
+        ({"spark1": 110, "spark2": 70}, {}, {}, False),  # two were not measured
+        (110, {}, {}, False),
+        ({"spark1": 110, "spark2": 98.5, "spark3": 110, "spark4": 110}, {}, {"SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK": "0"}, False),
+    ],
+)  # fmt: skip
+def test_nodes_whose_free_memory_differs_do_not_start_as_one(
+    free: t.Any, settings: dict[str, t.Any], environment: dict[str, str], uneven: bool
+) -> None:
+    """As seen with two ranks on two GPUs, one of which other engines used: RuntimeError: The memory capacity is unbalanced."""
+    overrides = {"settings": settings, "environment": environment}
+    made = plan.launch_plan("glm-4.7-nvfp4", {**CLUSTER, "free_gib": free}, overrides)
+    said = [found["message"] for found in made["findings"] if found["rule"] == "memory.uneven"]
+    assert ["has 89.55 % of what the one" in text for text in said] == [True] * uneven
+    assert not uneven or made["verdict"] == "blocked"
+
+
 def test_a_bad_platform_is_found() -> None:
     made = plan.launch_plan("glm-4.7-nvfp4", {**CLUSTER, "platform": {"nccl": "2.30.4", "kernel": "7.0.0-1019-nvidia"}})
     found = {f["rule"]: f["severity"] for f in made["findings"]}
