@@ -304,7 +304,7 @@ def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str],
     check_peers(config["rails"], config["port"], config["bounds"]["peers_s"], say)
 
 
-def clear(host: Host) -> None:
+def clear(host: Container) -> None:
     """Remove what former containers of this pod left in its shared memory: an engine that is killed frees none of it."""
     if "supervisor.py" not in (host.read("proc/1/cmdline") or ""):
         return  # no container of ours: others use it, too
@@ -324,7 +324,7 @@ def main(arguments: t.Sequence[str]) -> int:
 
     try:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))
-        clear(Host(arguments[1] if len(arguments) > 1 else "/"))
+        clear(Container(arguments[1] if len(arguments) > 1 else "/"))
         check(config, arguments[1] if len(arguments) > 1 else "/", say)
     except Refusal as exc:
         replace_pod(Container(arguments[1] if len(arguments) > 1 else "/"), config, say)

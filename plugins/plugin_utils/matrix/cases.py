@@ -77,7 +77,7 @@ class Case:
     @property
     def sockets_planned(self) -> bool:
         """Whether NCCL is to use TCP."""
-        return (self.plan.get("resolved") or {}).get("nccl_transport", {}).get("value") == "socket"
+        return bool((self.plan.get("resolved") or {}).get("nccl_transport", {}).get("value") == "socket")
 
 
 class Plan(t.Protocol):
