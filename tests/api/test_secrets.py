@@ -146,6 +146,10 @@ def test_the_hub_s_token_and_the_api_s_key_are_read_by_the_rank_and_seen_by_nobo
     assert "its ranks will be stopped" in said
     assert not leaks.lines(said, TOKEN, KEY, NEXT_KEY)
     assert keys(owner) == [NEXT_KEY]
+    # So does a file that is not there, and it is told how to make one.
+    code, said, _changed = owner.run(**{**given, "k8s_dgx_api_key_file": str(owner.folder / "no key")})
+    assert code != 0
+    assert "no key is not there." in said and "openssl rand -hex 32 > " in said
     # A file without a key stops the run: an API must not be open by mistake.
     (owner.folder / "key").write_text("\n")
     code, said, _changed = owner.run(**given)
