@@ -6,6 +6,10 @@
 A module run costs about a second: it starts a process that imports the Kubernetes client. Where the module would run on the
 controller anyway, as the same user and in the same environment, kubernetes.core is called in this process. The client and the
 collection are imported with this file, once, before Ansible forks a process for each task.
+
+kubernetes.core has no public call that applies objects: `runner.run_module` is what its own module calls, with a stand-in for
+AnsibleModule here. Applying by the client alone would be a second server-side apply, with waits and diffs of its own. What bounds it:
+the range of versions in galaxy.yml, and the module itself is run wherever these names cannot be imported.
 """
 
 from __future__ import annotations
