@@ -73,9 +73,11 @@ def _vllm_method(profile: Profile, tables: Tables) -> str:
         return str(flag_table.translate(algorithm, tables.settings["speculative_algorithm"]["vllm"][0], None))
     if not isinstance(drafter, str) or not drafter:
         return ""
-    known = profile.drafter if profile.drafter and model_key(profile.drafter.model) == model_key(drafter) else None
-    own = model_key(drafter) == model_key(profile.model) or bool(known and known.frozen_kv)
-    return speculation.vllm_method(drafter, own_head=own)
+    stated = [each.get("drafter") or {} for each in knowledge.shared("profile").values()]
+    assistants = {model_key(str(each["model"])) for each in stated if each.get("frozen_kv")}
+    if profile.drafter and profile.drafter.frozen_kv:
+        assistants.add(model_key(profile.drafter.model))
+    return speculation.vllm_method(drafter, own_head=model_key(drafter) in {model_key(profile.model), *assistants})
 
 
 def drafted(profile: Profile, tables: Tables) -> tuple[speculation.Draft | None, list[Finding]]:

@@ -382,6 +382,11 @@ def test_a_quantization_that_nobody_asked_for_is_held_against_no_checkpoint(name
         (VLLM, "deepseek-ai/dspark_qwen3_8b_block7", "dspark"),
         (VLLM, "some/smaller-model", "draft_model"),
         ("gemma-4-31b-it-nvfp4a16-vllm", "google/gemma-4-31B-it-assistant", "mtp"),
+        (
+            VLLM,
+            "google/gemma-4-26B-A4B-it-assistant",
+            "mtp",
+        ),  # another profile says what it is (vllm-project/vllm#53836)
     ],
 )
 def test_a_drafter_without_a_method_is_planned_with_the_one_that_vllm_infers(
