@@ -25,12 +25,12 @@ def test_the_version_is_in_one_place() -> None:
         "*.yml",
         "meta/*",
         "docs/**/*.rst",
-        "docs/site/*",
+        "docs/site/**/*",
         ".github/**/*.yml",
         "requirements/*.in",
         "tools/*.py",
     ):
-        files += ROOT.glob(pattern)
+        files += (path for path in ROOT.glob(pattern) if path.is_file())
     of_ours = re.compile(rf"(?i)(?:version|dgxspark[-.]cluster)\W{{1,4}}v?{re.escape(OWN)}\b")
     found = {str(path.relative_to(ROOT)) for path in files if of_ours.search(path.read_text(encoding="utf-8"))}
     assert found == {"galaxy.yml"}
