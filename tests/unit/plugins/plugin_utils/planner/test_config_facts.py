@@ -373,7 +373,8 @@ def test_a_window_that_is_off_is_none() -> None:
 def test_what_facts_have_no_place_for_is_said() -> None:
     found = model_facts(DEEPSEEK | {"model_type": "deepseek_v32", "index_topk": 2048})
     assert found["unread"] == [
-        "config.json: DeepseekV3ForCausalLM: not counted: the sparse attention's indexer (index_topk): its weights and its cache."
+        "config.json: DeepseekV3ForCausalLM: not counted: the sparse attention's indexer (index_topk): its weights and its cache "
+        "(132 bytes a token and layer)."
     ]
     tower = model_facts(GLM | {"vision_config": {"depth": 3}})
     assert tower["unread"] == ["config.json: Glm4MoeForCausalLM: not counted: the vision tower (vision_config)."]
