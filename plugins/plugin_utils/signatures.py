@@ -93,9 +93,14 @@ class Table:
         return frozenset(found)
 
 
+def load_signatures(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return the entries by id, with the owner's."""
+    return knowledge.shared(KIND, tuple(overlays))
+
+
 def load_table(overlays: t.Sequence[str] = ()) -> Table:
     """Load the table with the owner's overlays applied. KnowledgeError names a bad entry."""
-    entries = knowledge.shared(KIND, overlays)
+    entries = load_signatures(overlays)
     faults = [name for name, entry in entries.items() if not entry["benign"]]
     made = {
         name: Signature(

@@ -98,10 +98,11 @@ def test_the_core_does_not_know_its_fronts(path: pathlib.Path) -> None:
     assert not {name for name in imports(path) if name.startswith(fronts)}
 
 
-def test_the_known_bad_versions_have_one_reader() -> None:
-    read = re.compile(r"""knowledge\.(?:load|shared)\("versions\"""")
-    readers = [path.stem for path in python_files("plugins") if read.search(path.read_text(encoding="utf-8"))]
-    assert readers == ["known_bad"]
+@pytest.mark.parametrize(("kind", "reader"), [("versions", "known_bad"), ("signatures", "signatures")])
+def test_a_kind_of_knowledge_with_a_reader_is_read_there_alone(kind: str, reader: str) -> None:
+    read = re.compile(rf"""knowledge\.(?:load|shared)\((?:"{kind}"|{reader}\.KIND)""")
+    others = [path for path in python_files("plugins") if path.stem != reader and read.search(path.read_text("utf-8"))]
+    assert others == []
 
 
 @pytest.mark.parametrize("path", python_files(*(f"plugins/{front}" for front in THIN)), ids=str)

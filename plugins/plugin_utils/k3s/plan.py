@@ -29,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import releas
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad, platform_findings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import SPARK
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import load_signatures
 
 Plain = dict[str, t.Any]
 
@@ -80,7 +81,7 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
 
 def start_signs(dirs: t.Sequence[str] = ()) -> list[Plain]:
     """Return the signatures for K3s's log at its start: those that state whether they are final."""
-    entries = knowledge.load("signatures", dirs).values()
+    entries = load_signatures(dirs).values()
     return [{key: entry[key] for key in SIGN} for entry in entries if "final" in entry]
 
 

@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import classify
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Case, Matrix, digest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
@@ -153,7 +153,7 @@ def run(
     cannot be saved; nothing was touched then.
     """
     table = signatures.load_table(overlays)
-    classes = {name: entry.get("class", "") for name, entry in knowledge.shared(signatures.KIND, overlays).items()}
+    classes = {name: entry.get("class", "") for name, entry in signatures.load_signatures(overlays).items()}
     begun = bounds.clock()
     waiting = left(journal, cases)
     result: Plain = {"measured": 0, "ended": "done", "message": ""}

@@ -14,6 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import fro
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad, said
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict import Expected, judge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import load_signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
 COMPONENTS = ("nccl", "torch")
@@ -22,7 +23,7 @@ _FIELDS = {field.name for field in dataclasses.fields(Signature)} - {"component"
 
 def signatures(overlays: t.Sequence[str] = ()) -> list[Signature]:
     """Return the signatures of NCCL, and PyTorch's about NCCL."""
-    entries = knowledge.load("signatures", overlays).values()
+    entries = load_signatures(overlays).values()
     return [
         from_plain(Signature, {key: value for key, value in entry.items() if key in _FIELDS})
         for entry in entries
