@@ -116,6 +116,9 @@ def test_what_prevents_it_is_said_before_anything_is_changed(theirs: Theirs) -> 
 def test_a_node_joins_stays_as_it_is_and_leaves(theirs: Theirs) -> None:
     theirs.cluster.objects["v1", "pods", "n", "other"] = {"apiVersion": "v1", "kind": "Pod", **pod("other", None)}
     before = copy.deepcopy(theirs.cluster.objects)
+    foretold = theirs.run("--check", "--diff")
+    assert foretold.code == 0 and foretold.changed["spark1"] > 0, foretold.output
+    assert theirs.cluster.objects == before and theirs.host.tree(*PLACES) == theirs.bare
     with leaks.Watch() as watch:
         made = theirs.run("-vvv", "--diff")
     assert made.code == 0, made.output
