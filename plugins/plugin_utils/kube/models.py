@@ -330,7 +330,8 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
     if fit.nodes > 1 and free:
         overrides = {**overrides, "instance": {**overrides["instance"], "vf_index": free[0]}}
     rooms = {spark.host: spark.room_gib for spark in sparks}
-    unknown = [f"{host}: its free memory is not known" for host, room in rooms.items() if room is None]
+    dark = [host for host, room in rooms.items() if room is None]
+    unknown = [f"{', '.join(dark)}: {'its' if len(dark) == 1 else 'their'} free memory is not known"] if dark else []
     poorest = min(fit.hosts, key=lambda host: rooms[host] or 0.0)
     room = math.floor((rooms[poorest] or 0.0) * 10) / 10
 

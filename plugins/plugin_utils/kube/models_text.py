@@ -87,9 +87,18 @@ def lines(picture: Picture) -> list[str]:
             names = textwrap.wrap(", ".join(profiles), WIDE, break_long_words=False, break_on_hyphens=False)
             made += [f"  {state:<12}  {why}:", *(f"                {line}" for line in names)]
     if picture.unseen:
-        made += ["", "Not seen", *(f"  {line}" for line in picture.unseen)]
+        made += ["", "Not seen", *(f"  {line}" for line in _grouped(picture.unseen))]
     first = next((fit for fit in picture.fits if fit.state in FITS), None)
     return [*made, *(["", f"To start {first.profile}", f"  {command(first)}"] if first else [])]
+
+
+def _grouped(told: t.Iterable[str]) -> list[str]:
+    """Return `HOST: what` once for all hosts of which it is said."""
+    hosts: dict[str, list[str]] = {}
+    for each in told:
+        host, colon, what = each.partition(": ")
+        hosts.setdefault(what if colon else each, []).extend([host] if colon else [])
+    return [f"{', '.join(names)}: {what}" if names else what for what, names in hosts.items()]
 
 
 def _spark(spark: Spark, signs: t.Mapping[str, str]) -> t.Iterator[str]:

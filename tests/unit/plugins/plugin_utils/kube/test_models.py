@@ -107,6 +107,10 @@ def test_what_was_not_seen_says_so_and_leaves_open_what_hangs_on_it() -> None:
     assert (fit(made, SECOND).state, fit(made, SECOND).reasons) == (
         "not known", ("spark3: its free memory is not known",)
     )  # fmt: skip
+    said = models_text.lines(made)
+    assert [line for line in said if "does not report its memory" in line] == [
+        "  spark1, spark2, spark3, spark4: its node does not report its memory."
+    ]
     # One Spark is enough for the others: they are placed where the memory is known.
     assert {each.hosts for each in made.fits if each.nodes == 1 and each.state == "fits"} == {("spark1",)}
     # An instance that an older version started does not say its share; while it loads, nobody knows what is left.
