@@ -106,11 +106,11 @@ CASES = {
     ),
     "a program on the tests' TCP port": Fault(
         "systemd-run -q --collect --unit=lab-port python3 -c \"import socket, time; s = [socket.create_server(('', p)) for p in"
-        ' range(18515, 18560)]; time.sleep(900)"; sleep 3',
+        ' range(18600, 18700)]; time.sleep(900)"; sleep 3',
         "rdma.port",
         "spark2",
         ("`ss -ltnp` on the node names it. Stop it",),
-        "ss -ltnp | grep -q :18515 && systemctl stop lab-port",
+        "ss -ltnp | grep -q :18600 && systemctl stop lab-port",
         full=True,
         after="systemctl stop lab-port 2>/dev/null; true",
     ),
