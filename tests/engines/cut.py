@@ -13,17 +13,20 @@ import sys
 import zipfile
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_model_files
-from ansible_collections.dgxspark.cluster.tests.engines import compare
+from ansible_collections.dgxspark.cluster.tests.engines import compare, vllm_cases
 from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Plain, planned
 
-RAISED = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", re.MULTILINE)
+RAISED = re.compile(
+    r"^(?:\((?:EngineCore|APIServer|Worker\w*) pid=\d+\) )?((?:\w+\.)*\w*(?:Error|Exception)\b.*)$", re.MULTILINE
+)
+FOLLOWS = "Engine core initialization failed"  # what vLLM's server says of an engine that has said why
 
 
 def main(models: pathlib.Path, fixture: pathlib.Path, *folders: pathlib.Path) -> None:
     """Write the fixture."""
-    known = {each.case.id: each.case for each in CASES}
-    made: Plain = {"engine": "sglang 0.5.12", "models": {}, "cases": {}}
+    known = {each.case.id: each.case for each in (*CASES, *vllm_cases.CASES)}
+    made: Plain = {"engine": "", "models": {}, "cases": {}}
     if fixture.is_file():
         made = json.loads(fixture.read_text(encoding="utf-8"))
     for folder in folders:
@@ -31,17 +34,20 @@ def main(models: pathlib.Path, fixture: pathlib.Path, *folders: pathlib.Path) ->
             for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines():
                 found = json.loads(line)
                 name, case = found["id"], known[found["id"]]
-                if name == "two-ib" or name.startswith(("death", "hang")):
+                made["engine"] = " ".join(case.engine)
+                if re.search(r"two-ib|death|hang", name):
                     continue  # no engine came up, or not for its settings
                 log = logs.read(f"{name}.rank0.log").decode() if f"{name}.rank0.log" in logs.namelist() else ""
                 if found["state"] == "ready":
                     files = read_model_files(str(models / case.model))
                     shown = found["told"]["server_info"]
                     names = {compare.NAMES.get(key, key) for key in planned(case, files)["resolved"]} - {"model_path"}
-                    told: Plain = {"info": {key: shown[key] for key in sorted(names & shown.keys())}}
-                    if name.startswith("mem-"):
+                    if not isinstance(shown, dict) or "status" in shown:
+                        continue
+                    told: Plain = {"info": compare.cut(shown, names)}
+                    if "mem-" in name:
                         told["figures"] = compare.read(log)
-                elif raised := RAISED.findall(log):
+                elif raised := [line for line in RAISED.findall(log) if FOLLOWS not in line]:
                     told = {"refused": raised[-1][:300]}
                 else:
                     continue
