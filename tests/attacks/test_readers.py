@@ -237,6 +237,7 @@ OWN = {
     "plugins/plugin_utils/planner/vocabulary/settings.py": "true and false",
     "plugins/plugin_utils/fabric/settings.py": "a shipped schema",
     "plugins/plugin_utils/bundle/registry.py": "the owner's own logins",
+    "plugins/plugin_utils/doctor_certificates.py": "the owner's own kubeconfig",
     "plugins/plugin_utils/knowledge.py": "shipped files; YAML is bounded there",
     "plugins/plugin_utils/kube/bench_pod.py": "a shipped schema",
     "plugins/module_utils/foreign.py": "the reader itself",

@@ -44,7 +44,10 @@ MORE = {
 
 @dataclass(frozen=True)
 class Case:
-    """What to start. model: a folder below the models' folder; without weights they are dummies. transport: NCCL's, of two ranks."""
+    """What to start. model: a folder below the models' folder; without weights they are dummies. transport: NCCL's, of two ranks.
+
+    kubernetes: settings of the role k8s_dgx.
+    """
 
     id: str
     model: str
@@ -56,6 +59,7 @@ class Case:
     engine: tuple[str, str] = ("sglang", "0.5.12")
     drafter: str | None = None
     seconds: float = 300
+    kubernetes: Plain = field(default_factory=dict)
 
     @property
     def dummy(self) -> bool:
@@ -108,6 +112,7 @@ class Group:
         self.started = 0.0
         attached = {"attachment": "vf"} if case.nodes > 1 else {}
         settings = {**attached, "image": PINNED, "api_key_secret": "api-key", "hub_offline": True}
+        settings |= case.kubernetes
         objects = serving(self.plan, fabric(case.nodes) if case.nodes > 1 else {}, settings)
         shown = [*objects["common"], SECRET]
         for model in sorted({case.model, case.drafter} - {None}):

@@ -5,6 +5,7 @@ Each is the rendered pod in namespaces of its own, as on GPUs (drive.py). Needs 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ from ansible_collections.dgxspark.cluster.tests.engines.planned import free_gib
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="not run: namespaces need root")]
 PATIENCE_S = 1200  # for a busy machine
+HANG_S = 60
 CASE = Case(
     "two-cpu-ranks",
     "tiny",
@@ -33,6 +35,7 @@ CASE = Case(
     environment={"OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"},
     parallel={"nodes": 2, "tp": 2},
     engine=("vllm", "0.32.0+cpu"),
+    kubernetes={"hang_after_s": HANG_S},
 )  # fmt: skip
 
 
@@ -91,4 +94,23 @@ def test_one_that_dies_takes_the_other_with_it_and_both_answer_again(group: Grou
     print(f"\nended after {[round(when - at, 1) for when, _how in ended]} s: {[how for _when, how in ended]}")
     assert group.wait(PATIENCE_S, since=time.monotonic()) == "ready"
     print(f"ready again after {time.monotonic() - at:.0f} s")
+    assert len(right(group)) == 3
+
+
+def test_one_that_hangs_is_noticed_though_the_api_says_that_all_is_well(group: Group) -> None:
+    """On GPUs nothing ended in the 240 s that were waited: /health said 200, and vLLM itself waits for 300 s."""
+    assert group.wait(PATIENCE_S, since=time.monotonic()) == "ready"
+    workers = [pid for pid, title in group.pods[1].processes().items() if title.startswith("VLLM::Worker")]
+    os.kill(workers[-1], signal.SIGSTOP)
+    at = time.monotonic()
+    try:
+        assert group.ask("/health", timeout=10)[0] == 200
+        ended = [until(lambda pod=pod: pod.ended(at), 2.5 * HANG_S) for pod in group.pods]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(workers[-1], signal.SIGCONT)
+    assert all(ended), [pod.tail() for pod in group.pods]
+    print(f"\nended after {[round(when - at, 1) for when, _how in ended]} s: {[how for _when, how in ended]}")
+    assert ended[0][1] == "ended with 36", group.head.tail()
+    assert group.wait(PATIENCE_S, since=time.monotonic()) == "ready"
     assert len(right(group)) == 3
