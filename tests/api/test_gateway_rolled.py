@@ -238,7 +238,8 @@ def test_no_request_is_lost_while_both_groups_restart(
         site.server.shutdown()
     with capsys.disabled():
         print(
-            f"\n{len([why for _when, why in answers if why])} after a kill; {len(whole)} of {all_of_them} streams lost while two groups restarted in {took:.0f} s; gateways: {len(node.gateways)}"
+            f"\n{len([why for _when, why in answers if why])} after a kill; {len(whole)} of {all_of_them} streams lost while two groups "
+            f"restarted in {took:.0f} s; gateways: {len(node.gateways)}"
         )
     assert before.keys() == after.keys() == {"default", "second"} and all(
         before[name] != after[name] for name in before

@@ -2,8 +2,8 @@
 
 `nothing`: a folder and the collection. `example`: a copy of inventories/example (`ring`: of inventories/ring) whose Sparks do not answer.
 `sparks`: two stand-ins (two_sparks.py) that ssh reaches, for discover and what it writes. `cluster`: Sparks whose cluster is the stand-in
-of an API server, and whose model is a script. `evening`: the folder of `sparks` in which `discover` wrote the inventory, its comments about K3s and serving taken
-away as README says, and with a cluster and a scripted model that wants the key. Nothing is added to a command: ssh, sudo and
+of an API server, and whose model is a script. `evening`: the folder of `sparks` in which `discover` wrote the inventory, its comments
+about K3s and serving taken away as README says, and with a cluster and a scripted model that wants the key. Nothing is added to a command: ssh, sudo and
 netplan are programs of a folder that comes first in PATH.
 """
 

@@ -11,8 +11,8 @@
 What the kernel would do, it does: `node.write(path, text)` stands for writing to sysfs (`sriov_numvfs`, a driver's
 `bind` and `unbind`), and `node.run` knows `ip -j -d addr show`, `ip -j -d link show`, `ip link set …` (up, down, mtu,
 address, netns, `vf N mac|trust|spoofchk …`), devlink's eswitch mode, `rdma -j resource show qp` (`node.queue_pairs`),
-`ip -j -4 route show table all`, `ip -4 route add NETWORK …`, `systemctl show` (`node.units`) and `python3 -c …`, which is really run. A command that it does not know counts as not
-installed: status 127. `node.run.calls` has every argv.
+`ip -j -4 route show table all`, `ip -4 route add NETWORK …`, `systemctl show` (`node.units`) and `python3 -c …`, which is really run.
+A command that it does not know counts as not installed: status 127. `node.run.calls` has every argv.
 
 Two kinds of HCA, each seen from every namespace (RDMA's shared mode). mlx5: a child of the PCI function, GIDs in pairs
 of RoCE v1 and v2, outlives its netdev's move to another namespace. rxe: names its netdev in `parent`, RoCE v2 only,

@@ -35,7 +35,8 @@ def lines(
     """Return how to ask what runs.
 
     running: what kube_running returns. plan: of `launch_plan`. key_file: the file on the controller with the API key, if it is in
-    one; has_key: whether the API requires one; reach: kubectl's options that reach the cluster. The key itself is never shown, nor passed as an argument of a command.
+    one; has_key: whether the API requires one; reach: kubectl's options that reach the cluster. The key itself is never shown, nor
+    passed as an argument of a command.
     """
     model, port = model_name(plan), plan["instance"]["port"]
     url = running["groups"][0]["url"] if running["groups"] else f"http://127.0.0.1:{port}/v1"

@@ -284,7 +284,8 @@ def test_certificates_that_end_are_told_before_they_do(cluster: Cluster, days: f
     ours = {"the gateway": end, "the controller's kubeconfig": far}
     report = examine(cluster, now_s=NOW, certificates=ours)
     told = [each for each in report["findings"] if each["id"].startswith("certificate.")]
-    assert [(each["severity"], each["where"]) for each in told] == ([(severity, where) for where in ("spark1", "spark2", "the gateway")] if severity else [])  # fmt: skip
+    everywhere = [(severity, where) for where in ("spark1", "spark2", "the gateway")]
+    assert [(each["severity"], each["where"]) for each in told] == (everywhere if severity else [])
     assert all(said in each["symptom"] for each in told)
     remedies = [each["remedy"] for each in told]
     assert not told or (

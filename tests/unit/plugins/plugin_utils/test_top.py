@@ -86,7 +86,8 @@ def test_both_engines_and_what_is_none() -> None:
         "output_tokens": 50,
         "requests": 7,
     }
-    (line,) = [line for line in top.table(top.view({"at": 1.0, "nodes": {}, "groups": [top.group("g", [], top.engine("<html>", ENTRIES))]}), "t") if line.startswith("g:")]  # fmt: skip
+    seen = top.view({"at": 1.0, "nodes": {}, "groups": [top.group("g", [], top.engine("<html>", ENTRIES))]})
+    (line,) = [line for line in top.table(seen, "t") if line.startswith("g:")]
     assert "enable_metrics" in line
 
 
@@ -106,7 +107,12 @@ anything = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["MemAvailable", "MemTotal"]), anything), st.lists(st.dictionaries(st.sampled_from(["utilisation", "power_w", "clock_mhz"]), anything), max_size=2), st.text(), st.text())  # fmt: skip
+@given(
+    st.dictionaries(st.sampled_from(["MemAvailable", "MemTotal"]), anything),
+    st.lists(st.dictionaries(st.sampled_from(["utilisation", "power_w", "clock_mhz"]), anything), max_size=2),
+    st.text(),
+    st.text(),
+)
 def test_nothing_that_a_node_or_engine_says_breaks_the_table(
     memory: Plain, gpus: list[Plain], name: str, why: str
 ) -> None:

@@ -27,6 +27,7 @@ PATCHES = patches.load_patches()
 WRITTEN = knowledge.load("rules")
 # No setting fixes these: only other nodes, another checkpoint or another version.
 WITHOUT_FIX = {
+    "memory.uneven",  # memory is to be freed on a node; the variable that switches the check off is no setting
     "memory.weights-too-large", "settings.quantization-mixed-unknown", "experts.ungated-0.5.10", "load.class-unknown",
 }  # fmt: skip
 # Whether less is needed with their fixes only a plan's own memory tells: test_remedies.
@@ -242,6 +243,9 @@ CASES: dict[str, Case] = {
     "load.unquantized": Case(GEMMA, {"quantization": "modelopt_fp4", **PLAIN}),
     "load.cache-fp4-missing": Case(GEMMA, {"kv_cache_dtype": "fp4_e2m1", **PLAIN}, version="0.5.12"),
     "attention.flex-mask": Case(GEMMA, {"attention_backend": "flex_attention", **PLAIN}, version="0.5.12"),
+    "attention.vllm-e5m2-triton": Case(
+        VLLM, {"kv_cache_dtype": "fp8_e5m2", "attention_backend": "TRITON_ATTN", "speculative_config": None}
+    ),
     "settings.quantization-fp4-of-fp8": Case(FP8, {"quantization": "modelopt_fp4"}, version="0.5.12", method="fp8"),
 }  # fmt: skip
 
