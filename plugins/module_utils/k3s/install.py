@@ -99,6 +99,10 @@ def _tokens(wanted: InstallSpec) -> dict[str, str | None]:
     return own | {layout.AGENT_TOKEN: wanted.agent_token} if wanted.role == "server" else own
 
 
+def _record(record: t.Mapping[str, t.Any]) -> None:
+    node_files.write(layout.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+
+
 class Installation:
     """Takes a node from the installed to the wanted state."""
 
@@ -237,19 +241,19 @@ class Installation:
             node_files.write(path, token.content.encode(), token.mode)
         if self.wanted.cdi:
             self._make_cdi()
-        # Write the record right after the binary: a binary without a record counts as someone else's.
-        if binary:
-            _move(binary, pathlib.Path(layout.BINARY), 0o755)
         record = {
             "version": self.wanted.version,
             "role": self.wanted.role,
             "data": self.wanted.data,
-            "sha256": node_files.digest(layout.BINARY),
-            "stamp": machine.binary_stamp(),
+            "sha256": node_files.digest(str(binary or layout.BINARY)),
             "images": self.wanted.version if self.wanted.images else None,
             "cdi": self.wanted.cdi or bool((self.installed.ours or {}).get("cdi")),
         }
-        node_files.write(layout.RECORD, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode(), 0o644)
+        # Before the binary, too: one without a record counts as someone else's, and a run may be killed anywhere.
+        if binary:
+            _record(record)
+            _move(binary, pathlib.Path(layout.BINARY), 0o755)
+        _record(record | {"stamp": machine.binary_stamp()})
 
     def _token(self, path: str, text: str | None) -> NodeFile:
         """Return a token's file: the cluster's for a node that joins, else the existing one, else a new one."""

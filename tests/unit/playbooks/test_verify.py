@@ -195,7 +195,7 @@ def test_strict_tries_every_step_and_says_why_it_could_not_be_run(owner: Owner) 
     said = first_messages(report)
     assert said["nccl"].startswith("spark1: ") and "spark2: " in said["nccl"]
     for step in ("pod", "tokens"):
-        assert said[step].startswith("dgxspark.cluster.kube_running: the Kubernetes API ")
+        assert said[step].startswith("the Kubernetes API ")
     assert {step["status"] for step in report["steps"] if step["id"] in ("nccl", "pod", "tokens")} == {"not run"}
 
 
