@@ -48,7 +48,9 @@ def _fill(host: Plain, number: int) -> None:
     functions = host["roce"]["functions"]
     gid = Gid(3, "::ffff:10.9.0.1", "RoCE v2", "enp1s0f0v0")
     hca = Hca("rocep1s0f0v0", "0200:00ff:fe00:0001", (Port(1, "ACTIVE", "LINK_UP", "Ethernet", 100.0, 4096, (gid,)),))
-    netdev = Netdev("enp1s0f0v0", "02:d6:00:00:00:01", 9000, "up", True, 100000, ("10.9.0.1/24",))
+    netdev = Netdev(
+        "enp1s0f0v0", "02:d6:00:00:00:01", 9000, "up", True, 100000, ("10.9.0.1/24",), routes=("10.9.0.0/24",)
+    )
     vf = Vf(0, "0000:01:00.2", "mlx5_core", netdev, hca, "02:d6:00:00:00:01", True, False)
     pod = Place("pod", "/run/netns/cni-1", 3)
     vf = dataclasses.replace(vf, place=pod, users=("python3 (77)",), open_by=("python3 (78)",))
@@ -96,6 +98,7 @@ def _fill(host: Plain, number: int) -> None:
             (Reading("kernel, this boot", 900, (hit,), "cut off"),),
             ("linux-image-6.17.0-1021-nvidia",),
             blocks_mib={"32": 70 * 1024},
+            certificates={"/var/lib/rancher/k3s/agent/client-kubelet.crt": 1.9e9},
         )
     )
     k3s = Installed("v1.36.4+k3s1", "server", "c" * 64, "active", "enabled", {"images": "v1"}, True, True, "v1")
@@ -121,7 +124,19 @@ def leaves(value: t.Any, path: Path = ()) -> t.Iterator[Path]:
 
 
 KEYED = frozenset(
-    ["units", "match", "versions", "memory", "platform", "addresses", "free_mib", "k3s", "ours", "values"]
+    [
+        "units",
+        "match",
+        "versions",
+        "memory",
+        "platform",
+        "addresses",
+        "free_mib",
+        "k3s",
+        "ours",
+        "values",
+        "certificates",
+    ]
 )
 
 

@@ -61,6 +61,18 @@ ASKING: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {
         {"kubectl": ["kubectl"], "plans": "plans", "timeout": 0},
         GOOD | {"stdout": json.dumps({"items": [ESCAPES]})},
     ),
+    "k3s_drain": (
+        {
+            "kubectl": ["kubectl"],
+            "state": "drained",
+            "names": ["spark1"],
+            "selector": "a=b",
+            "ranks": [ESCAPES],
+            "timeout": 0,
+        },
+        GOOD | {"stdout": json.dumps({"items": [ESCAPES]})},
+    ),
+    "node_health": ({}, GOOD),
     "weights_wait": (
         {"jid": "1", "what": "weights", "progress": "/p", "interval": 1},
         GOOD | {"finished": True, "content": SLURPED},
