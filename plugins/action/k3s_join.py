@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask a K3s cluster that the inventory does not manage whether nodes can join it."""
+"""Ask a K3s cluster that the inventory does not manage whether nodes can join it; take out a node that had."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def act(self, asked: Plain) -> Plain:
-        """Return what the cluster says of itself, never the token."""
+        """Return what the cluster says of itself, never the token; or what became of the node that leaves."""
+        if asked["leaves"]:
+            node = {"api_version": "v1", "kind": "Node", "name": asked["leaves"], "state": "absent"}
+            return ask.k8s(self, node | ask.where(asked), self.task_vars)
         token = joined.read_token(asked["token_file"]) if asked["token_file"] else None
         seen = joined.ask(asked["url"], token)
         nodes, ranks = (

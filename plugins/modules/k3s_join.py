@@ -6,17 +6,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_join
-short_description: Ask a K3s cluster that is there already whether nodes can join it
+short_description: Ask a K3s cluster that is there already whether nodes can join it, or take one out
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
   - Proves the server's CA with the digest that the join token has, asks the server with the token for its networks, and the API for
-    its nodes and their release. It changes nothing.
+    its nodes and their release. It changes nothing but what O(leaves) says.
   - Fails if the server cannot be reached, is no K3s, or is another cluster's, and for a token's file that others can read or that has
     the servers' token. A token that the server does not know fails in M(dgxspark.cluster.k3s_plan), for nodes that have not joined yet.
   - It runs on the controller. The token is never in its result.
 extends_documentation_fragment:
-  - dgxspark.cluster.attributes.info
+  - dgxspark.cluster.attributes
   - dgxspark.cluster.attributes.actiongroup
   - dgxspark.cluster.kube
 options:
@@ -27,6 +27,15 @@ options:
   token_file:
     description: A file on the controller, mode 0600, with a join token for agents. Without it, no node can be added.
     type: path
+  leaves:
+    description: A node's name, to be taken out of the cluster once K3s is gone from it. The server is not asked then.
+    type: str
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+    details: The node is named.
 requirements:
   - httpx and netaddr (Python libraries, on the controller)
 seealso:
@@ -80,6 +89,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "url": {"type": "str", "required": True},
     "token_file": {"type": "path", "no_log": False},
+    "leaves": {"type": "str"},
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},
 }

@@ -17,11 +17,26 @@ import typing as t
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import certificates
+from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis
 
-if t.TYPE_CHECKING:
-    from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
+
+class Known(t.Protocol):
+    """What is known of the site: the time, each node's health, and when the other certificates end (seconds since 1970)."""
+
+    @property
+    def now_s(self) -> float | None:
+        """The controller's clock."""
+
+    @property
+    def health(self) -> t.Mapping[str, Health]:
+        """By host."""
+
+    @property
+    def certificates(self) -> t.Mapping[str, float]:
+        """By what they are of."""
+
 
 DAYS = 14
 _DAY = 86400.0
@@ -43,7 +58,7 @@ _OURS = {
 }
 
 
-def ends(state: SiteState) -> t.Iterator[Diagnosis]:
+def ends(state: Known) -> t.Iterator[Diagnosis]:
     """Certificates that have ended, or will soon."""
     now = state.now_s
     if now is None:

@@ -43,7 +43,7 @@ def conditions(file: str, name: str) -> list[str]:
 
 TEARDOWN = {"__teardown_kubernetes": True, "__teardown_all": True}
 REPO = {"__model_weights_repo": {"fetch": True, "lacking": []}, "ansible_check_mode": False}
-INSTALLED = {"__k3s_plan": {"installed": True}, "ansible_check_mode": False}
+INSTALLED = {"__k3s_plan": {"installed": True}, "__k3s_joins": False, "ansible_check_mode": False}
 ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "ansible_check_mode": False}
 
 
@@ -91,7 +91,7 @@ ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "
             "roles/k3s/tasks/turn.yml",
             "Drain the node of its ranks",
             INSTALLED,
-            [{"ansible_check_mode": True}, {"__k3s_plan": {"installed": False}}],
+            [{"ansible_check_mode": True}, {"__k3s_plan": {"installed": False}}, {"__k3s_joins": True}],
         ),
         (
             "roles/k8s_dgx/tasks/roll.yml",
