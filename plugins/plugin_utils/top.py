@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters import DATA, ERRORS, FULL, WORD
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.metrics import engine_of, values_of
 
 Plain = dict[str, t.Any]
@@ -140,7 +141,10 @@ def table(shown: Seen, clock: str) -> list[str]:
     nodes, groups = shown["nodes"], shown["groups"]
     lost = [host for host, each in nodes.items() if each.get("why")]
     since = f", rates over {shown['seconds']:.0f} s" if shown["seconds"] else ""
-    lines = [f"{clock}  {len(nodes) - len(lost)} of {len(nodes)} Sparks, {_plural(len(groups), 'group')}{since}", ""]
+    lines = [
+        f"{clock}  {len(nodes) - len(lost)} of {len(nodes)} Sparks, {signatures.count(len(groups), 'group')}{since}",
+        "",
+    ]
     rows = [_node_row(host, each) for host, each in nodes.items() if not each.get("why")]
     lines += _aligned(_NODE_HEAD, rows) if rows else []
     lines += [f"{host}  not seen: {nodes[host]['why']}" for host in lost]
@@ -148,10 +152,6 @@ def table(shown: Seen, clock: str) -> list[str]:
         lines += ["", *_aligned(_GROUP_HEAD, [_group_row(each) for each in groups])]
         lines += [f"{each['name']}: {each['why']}" for each in groups if each.get("why")]
     return [*lines, "", shown["why"]] if shown["why"] else lines
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _node_row(host: str, each: Seen) -> list[str]:

@@ -91,15 +91,11 @@ def _shown_by_vllm(resolved: t.Mapping[str, Plain], own: Plain) -> Plain:
     """Return what vLLM's configuration has of a plan's settings, by the plan's names."""
     shown = {}
     for name, place in OF_VLLM.items():
-        told = resolved.get(name)
+        told, theirs = resolved.get(name), own_value(own, place)
         # `auto` leaves it to the engine.
-        if (
-            told is None
-            or told["value"] == "auto" != own_value(own, place)
-            or (name in BY_MEMORY and told["by"] == "default")
-        ):
+        if told is None or told["value"] == "auto" != theirs or (name in BY_MEMORY and told["by"] == "default"):
             continue
-        shown[name] = not own_value(own, place) if name in REVERSED else own_value(own, place)
+        shown[name] = not theirs if name in REVERSED else theirs
     return shown
 
 

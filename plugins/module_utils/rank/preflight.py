@@ -304,15 +304,15 @@ def check(config: t.Mapping[str, t.Any], root: str = "/", say: t.Callable[[str],
     check_peers(config["rails"], config["port"], config["bounds"]["peers_s"], say)
 
 
-def clear(host: Container) -> None:
+def clear(container: Container) -> None:
     """Remove what former containers of this pod left in its shared memory: an engine that is killed frees none of it."""
-    if "supervisor.py" not in (host.read("proc/1/cmdline") or ""):
+    if "supervisor.py" not in (container.read("proc/1/cmdline") or ""):
         return  # no container of ours: others use it, too
     with contextlib.suppress(OSError):
-        for left in sorted((host.root / NOTED).parent.iterdir()):
+        for left in sorted((container.root / NOTED).parent.iterdir()):
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)
-            elif left.name != (host.root / NOTED).name:
+            elif left.name != (container.root / NOTED).name:
                 left.unlink(missing_ok=True)
 
 
@@ -322,12 +322,13 @@ def main(arguments: t.Sequence[str]) -> int:
     def say(text: str) -> None:
         sys.stderr.write(f"preflight: {text}\n")
 
+    root = arguments[1] if len(arguments) > 1 else "/"
     try:
         config = json.loads(pathlib.Path(arguments[0]).read_text(encoding="utf-8"))
-        clear(Container(arguments[1] if len(arguments) > 1 else "/"))
-        check(config, arguments[1] if len(arguments) > 1 else "/", say)
+        clear(Container(root))
+        check(config, root, say)
     except Refusal as exc:
-        replace_pod(Container(arguments[1] if len(arguments) > 1 else "/"), config, say)
+        replace_pod(Container(root), config, say)
         say(f"{exc.cause}: {exc}")
         return STATUS[exc.cause]
     except (OSError, ValueError, LookupError, TypeError) as exc:

@@ -14,7 +14,7 @@ MARK = "dgxspark.cluster/drained"  # an annotation of the node
 
 
 def cordon() -> str:
-    """Return the merge patch that keeps pods off a node, and says by whom. One step: there is no moment with one without the other."""
+    """Return the merge patch that cordons a node and marks it as ours, in one step."""
     return json.dumps({"metadata": {"annotations": {MARK: "by the role k3s"}}, "spec": {"unschedulable": True}})
 
 
