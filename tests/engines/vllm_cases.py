@@ -144,6 +144,21 @@ SETTINGS = [
     graphs("next-graphs", "small-next", cuda_graph_max_bs=4),
 ]
 MTP: Plain = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 1}}
+# vLLM's own batch and requests on a Spark, whose memory NVML does not tell; and few requests in this GPU's batch: a run's peak grows with each.
+SPARK: Plain = {"chunked_prefill_size": 2048, "max_running_requests": 256}
+FEW: Plain = {"chunked_prefill_size": 8192, "max_running_requests": 16}
+PEAKS = [
+    full(f"{name}-{kind}", model, 0.8, **batch, **more)
+    for name, model, more in (
+        ("next-mtp", "next-80b-cut", MTP),
+        ("gpt-oss", "gpt-oss-20b", {}),
+        ("nano", "nano", {}),
+        ("next", "next-80b-cut", {}),
+        ("qwen3-30b", "qwen3-30b-a3b", {}),
+        ("qwen3-8b", "qwen3-8b", {}),
+    )
+    for kind, batch in (("spark", SPARK), ("few", FEW))
+]
 MEMORY = [
     full("qwen3-8b", "qwen3-8b", 0.8),
     full("qwen3-8b-e4m3", "qwen3-8b", 0.6, kv_cache_dtype="fp8_e4m3"),
@@ -184,4 +199,4 @@ MEMORY_BOTH = [
     full("tp2-next", "next-80b-cut", 0.8, 2),
     full("tp2-deepseek", "deepseek-v3-cut", 0.85, 2),
 ]
-CASES = [*BOTH, *DEATHS, *SPECULATION, *SETTINGS, *MEMORY, *MEMORY_BOTH]
+CASES = [*BOTH, *DEATHS, *SPECULATION, *SETTINGS, *MEMORY, *MEMORY_BOTH, *PEAKS]
