@@ -67,13 +67,14 @@ class CallbackModule(Default):  # type: ignore[misc,unused-ignore]
         self.timer.daemon = True
         self.timer.start()
 
-    def _print_task_banner(self, task: t.Any) -> None:
-        """Name the task above its diff."""
+    def v2_on_file_diff(self, result: t.Any) -> None:
         if self.whole:
-            super()._print_task_banner(task)
-        else:
-            self._display.display(task.get_name().strip())
-            self._last_task_banner = task._uuid
+            super().v2_on_file_diff(result)
+            return
+        looped = result.task.loop and "results" in result.result
+        for each in result.result["results"] if looped else (result.result,):
+            if each.get("diff") and each.get("changed"):
+                self.told.differ(self.host_label(result), self._get_diff(each["diff"]))
 
     def _task_start(self, task: t.Any, prefix: str | None = None) -> None:
         if self.whole:

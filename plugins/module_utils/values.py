@@ -316,6 +316,8 @@ _WHOLE = 60  # lines of a text that a diff shows whole
 
 def _brief(text: t.Any, other: t.Any) -> t.Any:
     """Return what a diff shows of one side of a change."""
+    if text is None:
+        return "none"
     if isinstance(other, str) or not isinstance(text, str) or text.count("\n") <= _WHOLE:
         return text
     return f"{text.count(chr(10))} lines, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"

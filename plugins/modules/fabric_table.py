@@ -57,6 +57,11 @@ findings:
   description: The findings about these changes, for each host that was read.
   type: dict
   returned: success
+ended:
+  description: What a run of the fabric ends with, as lines for a terminal - what is there, and what comes next.
+  type: list
+  elements: str
+  returned: success
 """
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only

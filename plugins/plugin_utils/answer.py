@@ -70,11 +70,12 @@ def reason(result: Plain) -> str:
 
 @dataclass
 class Told:
-    """What is known of the step that runs now. errors: hosts by reason; the rest: hosts."""
+    """What is known of the step that runs now. errors: hosts by reason; diffs: by text; the rest: hosts."""
 
     step: str = ""
     began: float = 0.0
     changed: list[str] = field(default_factory=list)
+    diffs: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
     gone: dict[str, list[str]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -90,6 +91,11 @@ class Told:
         why = reason(result)
         self.errors.setdefault(f"{item}: {why}" if item else why, []).append(host)
 
+    def differ(self, host: str, diff: str) -> None:
+        """Note what a host's change is, as Ansible formats it: hosts that change alike share one text."""
+        if diff:
+            self.diffs.setdefault(diff, []).append(host)
+
     def lose(self, host: str, result: Plain) -> None:
         """Note a host that does not answer; each is said once in a run."""
         if host not in self.seen:
@@ -104,6 +110,8 @@ class Told:
         tries = [tip for sign, tip in _TRIES.items() if any(sign in why for why in self.gone)]
         lines += [f"  {tip}" for tip in dict.fromkeys(tries)]
         took = f" ({seconds(now - self.began)})" if now - self.began >= LONG else ""
+        for diff, hosts in self.diffs.items():
+            lines += [f"{self.step}: {', '.join(sorted(dict.fromkeys(hosts), key=_natural))}", diff]
         if self.changed:
             lines.append(f"changed  {self.step}: {', '.join(dict.fromkeys(self.changed))}{took}")
         elif took and not self.errors and self.step:
@@ -111,7 +119,7 @@ class Told:
         for why, hosts in self.errors.items():
             lines += [f"FAILED   {self.step}: {', '.join(dict.fromkeys(hosts))}{took}"]
             lines += [f"  {line}" for line in why.splitlines()]
-        self.changed, self.errors, self.gone, self.step = [], {}, {}, ""
+        self.changed, self.diffs, self.errors, self.gone, self.step = [], {}, {}, {}, ""
         return lines
 
 

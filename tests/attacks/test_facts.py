@@ -7,6 +7,7 @@ import typing as t
 
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.filter import fabric_plan
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.discovery import discover, lay_down
@@ -15,6 +16,8 @@ from ansible_collections.dgxspark.cluster.tests.attacks import nodes
 from ansible_collections.dgxspark.cluster.tests.attacks.nodes import look
 from ansible_collections.dgxspark.cluster.tests.unit.actions import play, run
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
+
+PLAN = fabric_plan.FilterModule().filters()["fabric_plan"]
 
 Plain = dict[str, t.Any]
 
@@ -153,3 +156,9 @@ def test_a_report_of_the_doctor_and_of_verify_is_plain() -> None:
         }
         told = run("fabric_report", play(verify, dgxspark_plan=cluster.plan), started="2026-11-21T16:02:11Z")
         look("\n".join(told.get("table", [told.get("msg", "")])), "verify")
+        for topology in ("switch", "single"):
+            planned = PLAN(["spark1"], {"topology": topology}, {})
+            here = {"ansible_play_hosts": ["spark1"], "dgxspark_plan": planned}
+            port = nodes.planted(facts, ("functions", 0, "netdev", "name"), lie)
+            ended = run("fabric_table", play({"spark1": {"dgxspark_roce": port}}, **here))
+            look("\n".join(ended.get("ended", [ended.get("msg", "")])), topology)

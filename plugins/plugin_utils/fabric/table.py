@@ -31,8 +31,7 @@ def table(
     rows = {name: _rows(host) for name, host in hosts.items()}
     cells = [_HEAD, *(row for listed in rows.values() for row in listed)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEAD))]
-    lines = [f"Fabric: {plan['topology']}, {_count(len(hosts), 'host')}, {_count(len(plan['pairs']), 'pair')}"]
-    lines += [f"Note: {note}" for note in plan["notes"]]
+    lines = head(plan)
     for name, host in hosts.items():
         lines += ["", f"{name} (index {host['index']}{'' if host['detected'] else ', from inventory alone'})"]
         if rows[name]:
@@ -44,6 +43,12 @@ def table(
                 f"  {finding['severity']}: {finding['subject']}: {finding['message']} {finding['remedy']}".rstrip()
             )
     return lines
+
+
+def head(plan: Plain) -> list[str]:
+    """Return what the plan is of, and its notes."""
+    counted = f"{_count(len(plan['hosts']), 'host')}, {_count(len(plan['pairs']), 'pair')}"
+    return [f"Fabric: {plan['topology']}, {counted}", *(f"Note: {note}" for note in plan["notes"])]
 
 
 def refusals(findings: t.Mapping[str, t.Sequence[Plain]]) -> list[str]:

@@ -145,3 +145,14 @@ def test_in_check_mode_nothing_is_proven_of_vfs_that_do_not_exist_yet(tmp_path: 
     code, output = run(tmp_path, "verify.yml", "--check", "-e", "guard_passed=true", more=more)
     assert code == 0 and "Verify: not run. In check mode" in output, output
     assert "UNREACHABLE" not in output and "link is down" not in output
+
+
+@pytest.mark.older_core
+def test_a_single_spark_s_fabric_ends_with_an_answer(tmp_path: pathlib.Path) -> None:
+    node = spark(tmp_path / "node", vfs=0)
+    seen = read_node(Sysfs(node.sysfs), node.run, device_ids=node.device_ids, **node.roots)
+    more = {"dgx": {"hosts": {"spark1": {**HERE, "dgxspark_roce": to_plain(seen)}}}}
+    single = '{"dgxspark_fabric": {"topology": "single"}}'
+    code, output = run(tmp_path, "site.yml", "--tags", "fabric", "-e", single, more=more)
+    assert code == 0, output
+    assert "there is no fabric to build" in output and "ansible-playbook dgxspark.cluster.models -e sparks=1" in output

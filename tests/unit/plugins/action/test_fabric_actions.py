@@ -126,6 +126,73 @@ def test_the_table_is_made_of_what_each_host_registered() -> None:
     assert run("fabric_table", play({}, dgxspark_plan=made))["table"] == table(made)
 
 
+def two() -> dict[str, t.Any]:
+    read = {name: {"dgxspark_roce": bare()} for name in names(2)}
+    for function in read["spark2"]["dgxspark_roce"]["functions"]:
+        function["netdev"]["mac"] = function["netdev"]["mac"].replace("48:b0", "4c:bb")
+    return read
+
+
+def ended(hostvars: dict[str, t.Any], made: t.Any, *, check: bool = False, **more: t.Any) -> str:
+    here = {"ansible_play_hosts": list(hostvars), "ansible_run_tags": ["fabric"], **more}
+    return "\n".join(
+        run("fabric_table", play(hostvars, dgxspark_plan=made, **here), check=check, registers=["one"])["ended"]
+    )
+
+
+def test_a_run_of_the_fabric_ends_with_what_is_there_and_what_comes_next() -> None:
+    read = two()
+    made = plan(names(2), SETTINGS, read)
+    said = ended(read, made)
+    assert said.splitlines()[0] == "Fabric: switch, 2 hosts, 1 pair"
+    assert "As planned: spark1, spark2, 4 VFs on each" in said
+    assert "ansible-playbook dgxspark.cluster.verify -i inventory" in said
+    # verify's own answer follows in the same run
+    assert "Next" not in ended(read, made, ansible_run_tags=["all"]) and "Next" not in ended(
+        read, made, ansible_run_tags=["fabric", "verify"]
+    )
+
+
+def test_a_run_that_lost_a_host_does_not_call_the_fabric_whole() -> None:
+    read = two()
+    said = ended(read, plan(names(2), SETTINGS, read), ansible_play_hosts=["spark1"])
+    assert "As planned: spark1, 4 VFs on each" in said and "Not set up: spark2. The reason is above" in said
+    assert "verify" not in said
+
+
+def test_in_check_mode_it_says_who_would_be_changed() -> None:
+    change = {"subject": "p0f0", "what": "VFs", "before": 0, "after": 2}
+    read = {name: {**host, "one": {"changes": [], "findings": []}} for name, host in two().items()}
+    read["spark2"]["one"] = {"changes": [change], "findings": []}
+    said = ended(read, plan(names(2), SETTINGS, read), check=True)
+    assert "Check mode: nothing was changed. spark2 would be" in said and "As planned: spark1" in said
+    assert "site -i inventory --tags fabric" in said
+    read["spark2"]["one"] = read["spark1"]["one"]
+    said = ended(read, plan(names(2), SETTINGS, read), check=True)
+    assert "Check mode" not in said and "As planned: spark1, spark2" in said
+
+
+def test_a_single_spark_is_told_what_it_has_that_nothing_is_cabled_and_what_comes_next() -> None:
+    made = plan(["spark1"], {"topology": "single"}, {"spark1": {"dgxspark_roce": bare()}})
+    said = ended({"spark1": {"dgxspark_roce": bare()}}, made)
+    assert "there is no fabric to build" in said
+    assert "enp1s0f0np0, enP2p1s0f0np0: none has a cable, and none is needed" in said
+    assert "ansible-playbook dgxspark.cluster.models -e sparks=1" in said
+    assert "ansible-playbook dgxspark.cluster.site -i inventory" in said and "verify" not in said
+
+
+def test_a_single_spark_with_a_cable_or_vfs_of_before_is_told_so() -> None:
+    made = plan(["spark1"], {"topology": "single"}, {"spark1": {"dgxspark_roce": bare()}})
+    node = bare()
+    node["functions"][0]["netdev"]["carrier"] = True
+    node["functions"][1]["numvfs"] = 4
+    said = ended({"spark1": {"dgxspark_roce": node}}, made)
+    assert "enp1s0f0np0 has a link" in said and "dgxspark.cluster.discover" in said
+    assert "4 VFs of a fabric that was there before" in said and "dgxspark.cluster.teardown" in said
+    node["functions"] = []
+    assert "no fabric port was found" in ended({"spark1": {"dgxspark_roce": node}}, made)
+
+
 def test_a_host_that_was_not_read_has_no_difference() -> None:
     made = run("fabric_changes", play({"spark1": {}}, dgxspark_plan=plan(["spark1"], SETTINGS, {})))
     assert made["msg"].startswith("dgxspark.cluster.fabric_changes: spark1 has not been read")

@@ -23,3 +23,8 @@ def test_what_changes_in_a_long_file_and_a_short_one_are_shown_whole() -> None:
     )
     assert "line 499" in made["diff"]["before"] and "line 499" in made["diff"]["after"]
     assert "/y file: a\nb\n" in made["diff"]["after"]
+
+
+def test_what_is_not_there_is_none_in_words() -> None:
+    made = told([Change("p0f0v0", "mac", None, "02:d6:00:01:00:00")])
+    assert made["diff"] == {"before": "p0f0v0 mac: none\n", "after": "p0f0v0 mac: 02:d6:00:01:00:00\n"}

@@ -75,6 +75,24 @@ def test_a_step_says_its_changes_and_each_error_once() -> None:
     assert told.start("Next", 300.0) == ["done     Pull (3 min 20 s)"]
 
 
+def test_a_diff_names_its_hosts_and_the_same_one_is_said_once() -> None:
+    told = Told()
+    told.start("role : Write the file", 0.0)
+    for host, diff in (("spark10", "-a\n+b\n"), ("spark2", "-a\n+b\n"), ("spark1", "-a\n+c\n"), ("spark1", "-d\n")):
+        told.differ(host, diff)
+        told.changed.append(host)
+    assert told.flush(1.0) == [
+        "Write the file: spark2, spark10",
+        "-a\n+b\n",
+        "Write the file: spark1",
+        "-a\n+c\n",
+        "Write the file: spark1",
+        "-d\n",
+        "changed  Write the file: spark10, spark2, spark1",
+    ]
+    assert told.flush(2.0) == []
+
+
 def test_a_host_that_does_not_answer_is_one_line_in_a_run() -> None:
     told = Told()
     told.start("Read", 0.0)
@@ -131,7 +149,11 @@ def test_the_callback_says_nothing_of_what_went_well(monkeypatch: pytest.MonkeyP
     made.v2_runner_on_skipped(result("spark2"))
     assert said == []
     made.v2_runner_on_ok(result("spark1", changed=True))
+    for host in ("spark2", "spark1"):
+        made.v2_on_file_diff(result(host, changed=True, diff={"before": "x\n", "after": "y\n"}))
+    assert said == []
     made.v2_runner_on_failed(result("spark2", msg="broken"), ignore_errors=True)
     made.v2_runner_on_failed(result("spark3", msg="broken"))
     made.v2_playbook_on_task_start(task, False)
+    assert said[0] == "Install: spark1, spark2" and "\n-x\n" in said.pop(1) and "Install" in said.pop(0)
     assert said == ["changed  Install: spark1", "FAILED   Install: spark3", "  broken"]
