@@ -113,16 +113,16 @@ class _Fault:
 
     def explains(self, result: Result, cause: str) -> bool:
         """Whether a failure of the kind `cause` follows from this one."""
-        if self.blame is None or self.key == _key(result):
+        if self.key == _key(result):
             return False
         # A failure with a known place follows from causes at that place; one without follows from causes at one of its
-        # ends, or between the same two ends.
+        # ends, or between the same two ends, where the cause itself need not have a place.
         places = [result.blame] if result.blame else list(result.ends)
         same = result.blame is None and len(result.ends) == 2 and frozenset(result.ends) in self.between
         depth = layer(self.cause)
         # Ranks use the whole host, so any fault of its fabric may show there.
-        whole = depth <= _RDMA < layer(cause) and any(place.host == self.blame.host for place in places)
-        if not same and not whole and not any(self.blame.covers(place) for place in places):
+        whole = depth <= _RDMA < layer(cause) and any(place.host == self.blame.host for place in places if self.blame)
+        if not same and not whole and not any(self.blame.covers(place) for place in places if self.blame):
             return False
         if depth == layer(cause):
             # A function that is down brings its VFs down.
@@ -141,9 +141,9 @@ def causes(steps: t.Sequence[Step]) -> list[Cause]:
         fault = faults.setdefault(key, _Fault(key, [], [], set()))
         fault.results.append(result)
         fault.between.add(frozenset(result.ends))
+        index.by_ends[frozenset(result.ends)][key] = fault
         if result.blame:
             index.by_host[result.blame.host][key] = fault
-            index.by_ends[frozenset(result.ends)][key] = fault
     roots: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for result in failed:
         root = _root(result, index)
@@ -171,7 +171,7 @@ def _key(result: Result) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Faults with a known place, by its host and by the pair of ends that showed them."""
+    """Faults by the host of their place, if that is known, and by the pair of ends that showed them."""
 
     by_host: dict[str, dict[tuple[str, str], _Fault]]
     by_ends: dict[frozenset[Place], dict[tuple[str, str], _Fault]]
