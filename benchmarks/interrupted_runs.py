@@ -49,10 +49,7 @@ SEEN = (
     f"cat {FILE} 2>/dev/null | sha256sum; ip -br -4 address show dev enp9s0 | awk '{{print $3, $4, $5}}';"
     " cat /var/lib/dgxspark/netplan/pending 2>/dev/null; echo"
 )
-WHERE = (
-    "if [ -e /var/lib/dgxspark/netplan/pending ]; then echo its change, or another one, was unconfirmed;"
-    " elif pgrep -f 'AnsiballZ_netplan_vf|ansible.*netplan_vf' >/dev/null; then echo a module ran; else echo no module ran; fi"
-)
+WHERE = "if [ -e /var/lib/dgxspark/netplan/pending ]; then echo a change was unconfirmed; else echo none was; fi"
 
 
 @dataclass
@@ -135,11 +132,9 @@ def _below(pid: int) -> list[int]:
     return found
 
 
-def play(place: Place, seed: int) -> Moment:
-    """Play one moment."""
-    chance, moment, began = random.Random(seed), Moment(seed), time.monotonic()
-    folder = place.folder / f"{seed}"
-    folder.mkdir()
+def schedule(seed: int) -> tuple[list[tuple[float, str, int]], dict[int, str]]:
+    """Return what happens when (seconds, start, cut or last, the run's number), in order, and how each run is cut off."""
+    chance = random.Random(seed)
     events: list[tuple[float, str, int]] = []
     at = 0.0
     numbers = chance.sample(range(10, 250), chance.randint(1, 3))
@@ -148,19 +143,32 @@ def play(place: Place, seed: int) -> Moment:
         at += chance.uniform(0.5, 8.0)
     final = chance.choice([0, chance.randint(3, 9), chance.randint(3, 9)])
     events.append((at, "last", final))
-    hows = {number: chance.choice(CUTS) for number in numbers}
+    return sorted(events), {number: chance.choice(CUTS) for number in numbers}
+
+
+def went(log: pathlib.Path, how: str) -> str:
+    """Return how a run was cut off. Ansible may go on after Ctrl-C."""
+    return f"{how}, and it went on to its end" if "PLAY RECAP" in log.read_text("utf-8", "replace") else how
+
+
+def play(place: Place, seed: int) -> Moment:
+    """Play one moment."""
+    moment, began = Moment(seed), time.monotonic()
+    folder = place.folder / f"{seed}"
+    folder.mkdir()
+    events, hows = schedule(seed)
     runs: dict[int, subprocess.Popen[bytes]] = {}
+    found: dict[int, str] = {}
     last: subprocess.Popen[bytes] | None = None
-    for when, what, number in sorted(events):
+    final = 0
+    for when, what, number in events:
         time.sleep(max(0.0, began + when - time.monotonic()))
         if what == "last":
-            last = place.start(number, folder / "last")
+            last, final = place.start(number, folder / "last"), number
         elif what == "start":
             runs[number] = place.start(number, folder / f"{number}")
-        elif runs[number].poll() is not None:
-            moment.cuts.append(("none: it had ended", ""))
-        else:
-            moment.cuts.append((hows[number], place.machine.run(WHERE).strip()))
+        elif runs[number].poll() is None:
+            found[number] = place.machine.run(WHERE).strip()
             place.cut(runs[number], hows[number])
     assert last
     try:
@@ -180,8 +188,10 @@ def play(place: Place, seed: int) -> Moment:
             moment.wrong += judged(states[-1], final, states[0])
         if moment.wrong:
             break
-    for run in runs.values():
+    for number, run in runs.items():
         run.wait()
+        how = went(folder / f"{number}", hows[number]) if number in found else "none: it had ended"
+        moment.cuts.append((how, found.get(number, "")))
     moment.seconds = time.monotonic() - began
     (folder / "states").write_text("\n".join(dict.fromkeys(states)), "utf-8")
     return moment
@@ -209,14 +219,16 @@ def table(moments: t.Sequence[Moment], at_once: int) -> list[str]:
     )
     cuts = collections.Counter(cut for moment in moments for cut in moment.cuts)
     wrong = [moment for moment in moments if moment.wrong]
+    off = sum(count for (how, _where), count in cuts.items() if how in CUTS)
     lines = [
         "# benchmarks/interrupted_runs.py",
         f"{len(moments)} random moments (seeds {moments[0].seed} to {moments[-1].seed}), {at_once} machines at a time, on two cores at load "
         f"{os.getloadavg()[2]:.0f}, {time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip()}. Real controllers (ansible-playbook over ssh), systemd,",
         "systemd-networkd and netplan of the lab's image in namespaces; no VFs. In each moment one to three runs are cut off, and a last one",
-        f"is started before or after the cuts; its timer is {TIMER} s. For {AFTER} s after its end, file and address are looked at twice a second.",
+        f"is started before or after the cuts: {off} runs were cut off. The timer is {TIMER} s. For {AFTER} s after the last run's end, file and",
+        "address are looked at twice a second.",
         "",
-        "| cut off by | on the machine at that moment | runs |",
+        "| cut off by | on the machine, right before | runs |",
         "|---|---|---|",
         *(f"| {how} | {where} | {count} |" for (how, where), count in sorted(cuts.items())),
         "",
