@@ -73,9 +73,13 @@ seconds:
   type: float
   returned: always
 timed_out:
-  description: Whether the time ran out.
+  description: Whether the ranks were not ready in time.
   type: bool
-  returned: when it did
+  returned: with O(state=ready), when they were not
+not_gone:
+  description: Whether the pods were not gone in time.
+  type: bool
+  returned: with O(state=gone), when they were not
 """
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only

@@ -19,20 +19,23 @@ CALLBACK = "dgxspark.cluster.outcome"
 LOST = (
     "dgxspark_lost_hosts"  # in a run's custom statistics: the hosts without which it did not go on (role k8s_platform)
 )
+_MARKS = ("timed_out", "not_gone")  # keys of a task's result (module kube_wait)
 
 Plain = dict[str, t.Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """message: why the last task failed, or the last host does not answer. timed_out: whether a task waited in vain.
+    """message: why the last task failed, or the last host does not answer.
 
-    lost: the hosts that did not answer, or without which the run did not go on.
+    lost: the hosts that did not answer, or without which the run did not go on. timed_out: whether a task waited in vain for ranks
+    to be ready; not_gone: or for old ones to be gone.
     """
 
     message: str = ""
     lost: tuple[str, ...] = ()
     timed_out: bool = False
+    not_gone: bool = False
 
 
 def environment(place: pathlib.Path) -> dict[str, str]:
@@ -44,7 +47,7 @@ def environment(place: pathlib.Path) -> dict[str, str]:
 def failure(event: t.Literal["failed", "unreachable"], host: str, result: t.Mapping[str, t.Any]) -> Plain:
     """Return the event of a task that failed, or of a host that does not answer."""
     why = foreign.line(" ".join(reason(result).split()))
-    return {"event": event, "host": host, "why": why, "timed_out": result.get("timed_out") is True}
+    return {"event": event, "host": host, "why": why, **{mark: result.get(mark) is True for mark in _MARKS}}
 
 
 def note(place: pathlib.Path, event: Plain) -> None:
@@ -60,7 +63,8 @@ def read(place: pathlib.Path) -> Outcome:
     lost = [each["host"] for each in failures if each["event"] == "unreachable"]
     lost += [host for each in events if each["event"] == "stats" for host in each["stats"].get(LOST, ())]
     message = failures[-1]["why"] if failures else ""
-    return Outcome(message, tuple(dict.fromkeys(lost)), any(each["timed_out"] for each in failures))
+    marks = {mark: any(each[mark] for each in failures) for mark in _MARKS}
+    return Outcome(message, tuple(dict.fromkeys(lost)), **marks)
 
 
 def _events(place: pathlib.Path) -> t.Iterator[Plain]:

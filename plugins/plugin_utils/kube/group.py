@@ -62,7 +62,9 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
         if seen["state"] == "stuck":
             return {**result, "failed": True, "msg": causes}
         if seconds >= asked["timeout"]:
-            return {**result, "failed": True, "timed_out": True, "msg": status.late(asked, seen, seconds)}
+            # Old ranks that stay say nothing of the new ones, which have not been started.
+            mark = "not_gone" if asked["state"] == "gone" else "timed_out"
+            return {**result, "failed": True, mark: True, "msg": status.late(asked, seen, seconds)}
         progress.tell(f"waiting for {asked['instance']}: {causes or 'in progress'}")
         time.sleep(asked["interval"])
 

@@ -62,13 +62,15 @@ _TIME_WITHIN = 100  # characters, including prefixes from launchers
 class Ended:
     """How a case ended. stage None: it passed; message: of the stage that failed; timed_out: it ran out of time.
 
-    restarts: by pod, of its container; report: the bench's, possibly partial; logs: by name. socket: verify saw another network than
+    not_gone: the ranks before it were not gone in time, so that it was not started, and restarts and logs are theirs. restarts: by
+    pod, of its container; report: the bench's, possibly partial; logs: by name. socket: verify saw another network than
     the fabric; sockets_planned: TCP is what the plan asks for, so that it is no fault.
     """
 
     stage: Stage | None
     message: str = ""
     timed_out: bool = False
+    not_gone: bool = False
     restarts: t.Mapping[str, int] = field(default_factory=dict)
     report: t.Mapping[str, t.Any] | None = None
     logs: t.Mapping[str, str] = field(default_factory=dict)
@@ -91,6 +93,8 @@ class Outcome:
 
 def classify(ended: Ended, table: signatures.Table, classes: t.Mapping[str, str]) -> Outcome:
     """Return the outcome. classes: by signature id."""
+    if ended.not_gone:
+        return Outcome("not_started", ended.message)
     verdicts = _verdicts(ended.report)
     if "garbage" in verdicts:
         return _garbage(ended)

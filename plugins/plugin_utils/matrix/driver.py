@@ -44,7 +44,10 @@ class Steps(t.Protocol):
         """Save what serves now for `restore`; keeps what an earlier run of the matrix saved."""
 
     def switch(self, case: Case, folder: pathlib.Path) -> Step:
-        """Serve the case; one that does not come up is left as it is, so that its logs can be read."""
+        """Serve the case; one that does not come up is left as it is, so that its logs can be read.
+
+        data: `not_gone`, whether it was not started because the ranks before it were not gone in time.
+        """
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
         """Verify the fabric quickly; data: `socket`, whether the ranks' logs show a network other than the fabric."""
@@ -244,6 +247,7 @@ def _case(
             restarts=seen.data.get("restarts", {}),
             report=worst or (reports[-1] if reports else None),
             logs=seen.data.get("logs", {}),
+            not_gone=bool(failed and failed.data.get("not_gone")),
             socket=bool(failed and failed.data.get("socket")),
             sockets_planned=case.sockets_planned,
         ),

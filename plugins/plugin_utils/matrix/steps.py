@@ -36,7 +36,8 @@ _SEEDS_APART = 100_000  # a request's seed is its workload's plus its number: ke
 class Ran:
     """How a playbook ended: its exit status, why it failed if it did, and whether it was stopped by a timeout.
 
-    lost: the hosts that did not answer; waited: one of its tasks waited in vain.
+    lost: the hosts that did not answer; waited: one of its tasks waited in vain for ranks to be ready; not_gone: or for old ones to
+    be gone.
     """
 
     status: int
@@ -44,6 +45,7 @@ class Ran:
     timed_out: bool = False
     lost: tuple[str, ...] = ()
     waited: bool = False
+    not_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Playbooks:
         noted.unlink(missing_ok=True)
         last = next((f": {line.strip()}" for line in reversed(said) if line.strip()), "")
         message = found.message or f"it ended with status {status}{last}"
-        return Ran(status, message, late, found.lost, found.timed_out)
+        return Ran(status, message, late, found.lost, found.timed_out, found.not_gone)
 
     def save(self) -> Step:
         """Save what serves now."""
@@ -106,7 +108,7 @@ class Playbooks:
         ran = self.play("serve", folder, "switch", variables)
         if ran.status == 0:
             return Step(True)
-        return Step(False, ran.message, ran.timed_out or ran.waited, ran.lost)
+        return Step(False, ran.message, ran.timed_out or ran.waited, ran.lost, {"not_gone": ran.not_gone})
 
     def verify(self, case: Case, folder: pathlib.Path) -> Step:
         """Verify the fabric quickly, and that the ranks' logs show its use."""

@@ -29,6 +29,12 @@ def test_the_last_failure_says_why_and_any_wait_in_vain_counts(tmp_path: pathlib
     assert outcome.failure("failed", "spark1", waited)["why"] == "default is not ready."
 
 
+def test_old_ranks_that_stay_are_no_wait_for_the_new_ones(tmp_path: pathlib.Path) -> None:
+    stayed = {"msg": "default is not gone after 120 s.", "not_gone": True}
+    found = outcome.read(noted(tmp_path, outcome.failure("failed", "spark1", stayed)))
+    assert found == Outcome("default is not gone after 120 s.", not_gone=True)
+
+
 def test_a_run_that_was_killed_leaves_what_it_had_noted(tmp_path: pathlib.Path) -> None:
     place = noted(tmp_path, outcome.failure("failed", "spark1", {"msg": "why"}))
     with place.open("a") as file:

@@ -46,6 +46,21 @@ def test_a_rank_that_was_asked_to_end_shows_no_fault_of_its_own() -> None:
     assert found.cls == "hang"
 
 
+@pytest.mark.parametrize(
+    "line", ["decode batch", "ValueError: no such backend", matrix_driven.LINES["out_of_memory_loading"]]
+)
+def test_old_ranks_that_are_not_gone_say_nothing_of_a_case_that_was_not_started(line: str) -> None:
+    """The logs and restarts are theirs."""
+    found = outcome(
+        stage="switch",
+        message="default is not gone after 120 s.",
+        not_gone=True,
+        logs={"rank0": line},
+        restarts={"rank0": 1},
+    )
+    assert found == classify.Outcome("not_started", "default is not gone after 120 s.")
+
+
 SOCKETS = "spark1:225:225 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n"
 
 

@@ -95,6 +95,14 @@ def test_a_playbook_notes_why_it_failed_and_which_hosts_are_lost(
     assert (ran.status, ran.lost, ran.waited) == (2, ("away", "other"), False)
 
 
+def test_old_ranks_that_are_not_gone_are_told_apart_from_new_ones_that_hang(tmp_path: pathlib.Path) -> None:
+    noted = {"event": "failed", "host": "localhost", "why": "not gone", "timed_out": False, "not_gone": True}
+    code = f"import os, sys; open(os.environ['DGXSPARK_OUTCOME_FILE'], 'w').write({json.dumps(noted)!r}); sys.exit(2)"
+    made = Playbooks(tmp_path, matrix_driven.matrix(), [], {}, 0, {}, (sys.executable, "-c", code))
+    step = made.switch(cases.planned(matrix_driven.matrix(), matrix_driven.planner)[0], tmp_path / "case")
+    assert (step.message, step.timed_out, step.data) == ("not gone", False, {"not_gone": True})
+
+
 def test_a_repeat_has_prompts_of_its_own(tmp_path: pathlib.Path) -> None:
     made = Playbooks(tmp_path, matrix_driven.matrix(), [], {}, 0, {}, (sys.executable, "-c", ""))
     case = cases.planned(matrix_driven.matrix(), matrix_driven.planner)[0]
