@@ -142,6 +142,12 @@ def test_roles_can_be_read_in_a_sitting(role: pathlib.Path) -> None:
     assert len(list((role / "tasks").iterdir())) <= 8
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").rglob("*.yml")), ids=str)
+def test_a_playbook_plans_the_fabric_once(path: pathlib.Path) -> None:
+    """What to do about nodes that contradict the inventory is decided in the action, not by tasks."""
+    assert path.read_text(encoding="utf-8").count("dgxspark.cluster.fabric_plan") <= 1
+
+
 def test_other_collections_are_named_if_and_only_if_something_shipped_uses_them() -> None:
     """galaxy.yml makes each owner install them. Used: a module, filter or lookup in a task, or a module that an action calls."""
     named = set(yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["dependencies"])

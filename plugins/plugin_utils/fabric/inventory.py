@@ -30,6 +30,20 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
     shape; a host without variables is planned from the settings alone. knowledge_dirs: the owner's overlays.
     Raises CollectionError that says what is wrong.
     """
+    return _plan(hosts, settings, hostvars, knowledge_dirs, seen=True)
+
+
+def plan_as_seen(
+    hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any = ()
+) -> tuple[Plan, str | None]:
+    """Plan as `plan_of_inventory` does, but where nodes contradict the inventory, plan without them; return why, too."""
+    try:
+        return _plan(hosts, settings, hostvars, knowledge_dirs, seen=True), None
+    except CollectionError as exc:
+        return _plan(hosts, settings, hostvars, knowledge_dirs, seen=False), str(exc)
+
+
+def _plan(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any, *, seen: bool) -> Plan:
     names = _names(hosts, "the hosts")
     if not isinstance(hostvars, t.Mapping):
         raise CollectionError(f"hostvars: a dictionary is needed, not {type_name(hostvars)}.")
@@ -41,7 +55,7 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
         entry = knowledge.get("hardware", hardware, dirs)
     except CollectionError as exc:
         raise CollectionError(f"{VARIABLE}.hardware: {exc}") from exc
-    made = fabric_plan([_input(name, variables[name]) for name in names], settings, entry)
+    made = fabric_plan([_input(name, variables[name], seen) for name in names], settings, entry)
     if hardware not in knowledge.load("thresholds", dirs):
         made["notes"].append(
             f"Hardware class {hardware} has no thresholds, so verify refuses to judge this fabric: add an entry of the kind thresholds "
@@ -72,8 +86,8 @@ def _check_one_fabric(variables: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
             )
 
 
-def _input(name: str, variables: t.Mapping[str, t.Any]) -> HostInput:
-    facts = variables.get(FACTS)
+def _input(name: str, variables: t.Mapping[str, t.Any], seen: bool) -> HostInput:
+    facts = variables.get(FACTS) if seen else None
     management = variables.get("ansible_host")
     return HostInput(
         name=name,

@@ -128,6 +128,12 @@ def hardware_name(raw: t.Any) -> str:
     return str(name) if isinstance(name, str) else str(DEFAULTS["hardware"])
 
 
+def group_name(raw: t.Any) -> str:
+    """Return the inventory's group of the fabric's hosts that raw settings name, or the default if they name none as text."""
+    name = raw.get("group", DEFAULTS["group"]) if isinstance(raw, t.Mapping) else DEFAULTS["group"]
+    return str(name) if isinstance(name, str) else str(DEFAULTS["group"])
+
+
 class _Reader:
     """The settings that the schema accepts, and what is wrong with the others, which become their defaults."""
 

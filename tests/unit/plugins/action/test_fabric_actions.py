@@ -193,6 +193,30 @@ def test_a_single_spark_with_a_cable_or_vfs_of_before_is_told_so() -> None:
     assert "no fabric port was found" in ended({"spark1": {"dgxspark_roce": node}}, made)
 
 
+def planned(hostvars: dict[str, t.Any], **settings: t.Any) -> dict[str, t.Any]:
+    return run("fabric_plan", play(hostvars, dgxspark_fabric=SETTINGS | settings, groups={"dgx": list(hostvars)}))
+
+
+def test_the_plan_has_the_names_of_the_nodes_that_were_read() -> None:
+    made = planned({"spark1": {}, "spark2": {"dgxspark_roce": bare()}})
+    assert made["plan"] == plan(names(2), SETTINGS, {"spark2": {"dgxspark_roce": bare()}})
+    assert made["fault"] is None
+
+
+def test_a_node_that_contradicts_the_inventory_is_named_and_the_inventory_alone_is_planned() -> None:
+    """What verify and doctor report on."""
+    for facts in (to_plain(Node()), {"functions": "none"}):
+        made = planned({"spark1": {"dgxspark_roce": facts}, "spark2": {"dgxspark_roce": bare()}})
+        assert "spark1" in made["fault"], made
+        assert made["plan"] == plan(names(2), SETTINGS, {})
+
+
+def test_an_inventory_that_cannot_be_planned_is_a_failure_whatever_the_nodes_show() -> None:
+    made = planned({"spark1": {"dgxspark_roce": {"functions": "none"}}}, mtu=1)
+    assert made["failed"]
+    assert made["msg"].startswith("dgxspark.cluster.fabric_plan: ") and "dgxspark_fabric.mtu" in made["msg"]
+
+
 def test_a_host_that_was_not_read_has_no_difference() -> None:
     made = run("fabric_changes", play({"spark1": {}}, dgxspark_plan=plan(["spark1"], SETTINGS, {})))
     assert made["msg"].startswith("dgxspark.cluster.fabric_changes: spark1 has not been read")
