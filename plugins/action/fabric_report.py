@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.fabric_report import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
@@ -27,12 +27,12 @@ class ActionModule(ControllerAction):
         strangers = [name for name in asked["results"] if name not in RESULTS]
         if strangers:
             raise CollectionError(f"results: there is no step {strangers[0]!r}. Known: {', '.join(RESULTS)}.")
-        plan, hardware = self.variable("dgxspark_plan"), hardware_name(self.variable("dgxspark_fabric", {}))
+        plan, name = self.variable("dgxspark_plan"), hardware_name(self.variable("dgxspark_fabric", {}))
         dirs = self.owner_dirs()
         meta = {key: asked[key] for key in ("started", "plan_fault")}
         meta |= {"finished": knowledge.now(), "versions": self.versions()}
         known = {"bands": knowledge.load("bands", dirs), "knowledge_dirs": tuple(dirs)}
-        thresholds = knowledge.get("thresholds", hardware, dirs)
+        thresholds = hardware.thresholds(name, dirs)
         seen = self.of_hosts("__verify_seen", EARLIER, only=plan["hosts"])
         evidence = evidence_of(plan, seen, thresholds, {**asked["results"], **meta, **known})
         return build_report(evidence, meta, mode=mode_of(knowledge.get("modes", asked["mode"], dirs), STEP_IDS))

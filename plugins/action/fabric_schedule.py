@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.fabric_schedule import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
@@ -21,7 +21,7 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return who sends what, and when."""
-        plan, hardware = self.variable("dgxspark_plan"), hardware_name(self.variable("dgxspark_fabric", {}))
+        plan, name = self.variable("dgxspark_plan"), hardware_name(self.variable("dgxspark_fabric", {}))
         seen = self.of_hosts("__verify_seen", EARLIER, only=plan["hosts"])
-        evidence = evidence_of(plan, seen, knowledge.get("thresholds", hardware, self.owner_dirs()))
+        evidence = evidence_of(plan, seen, hardware.thresholds(name, self.owner_dirs()))
         return {"probes": probes(evidence), "rounds": rdma_rounds(evidence, turns.this_run()["by"])}

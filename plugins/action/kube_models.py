@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_models import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import models_page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, models, models_text
@@ -26,7 +26,7 @@ class ActionModule(ControllerAction):
         """Return the picture as data, lines and page; failed if the API does not answer."""
         place = ask.where(asked)
         found = {kind[1]: ask.objects(self, kind, place, SELECTORS, self.task_vars) for kind in KINDS}
-        guard = knowledge.shared("memory_guard", tuple(asked["knowledge_dirs"])).get(asked["hardware"])
+        guard = hardware.guard_if_any(asked["hardware"], asked["knowledge_dirs"])
         made = models.picture(
             asked["cluster"],
             instances(found, asked["node_names"]),

@@ -9,9 +9,8 @@ import time
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_multus import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, beside, multus
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, beside, multus, platform
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
 
 INTERVAL_S = 5
@@ -55,7 +54,7 @@ class ActionModule(ControllerAction):
         pods = ask.objects(self, ("v1", "Pod"), system, multus.SELECTORS, self.task_vars)
         if not pods:
             sets = ask.objects(self, ("apps/v1", "DaemonSet"), place, [], self.task_vars)
-            for each in beside.daemons("multus", sets, knowledge.load("platform", self.owner_dirs())):
+            for each in beside.daemons("multus", sets, platform.known_parts(self.owner_dirs())):
                 there = {**place, "namespace": each["metadata"]["namespace"]}
                 pods += ask.objects(self, ("v1", "Pod"), there, beside.selectors(each), self.task_vars)
         return pods

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.serving_canary import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.client import ChatRequest, Outcome, ask
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.guards import Answer, compare, limits_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
@@ -23,7 +23,7 @@ class ActionModule(ControllerAction):
         """Return the outcome of each request; failed if one of them returned no good text."""
         if asked["max_tokens"] < 1 or asked["timeout"] <= 0:
             raise CollectionError("max_tokens and timeout must be more than 0.")
-        limits = limits_of(knowledge.load("guards", asked["knowledge_dirs"]))
+        limits = limits_of(known.guards(asked["knowledge_dirs"]))
         outcomes = [ask(_request(asked, group), limits) for group in asked["groups"]]
         signs = compare([_answer(outcome) for outcome in outcomes if outcome.finish_reason], limits.requests)
         bad = [f"{o.message} {o.remedy}" for o in outcomes if o.status == "failed"]

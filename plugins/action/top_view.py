@@ -10,8 +10,9 @@ import time
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.top_view import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, terminal, top
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import terminal, top
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import reason
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, busy
 
@@ -45,7 +46,7 @@ class ActionModule(ControllerAction):
             kind: ask.objects(self, (api, kind), ask.where(asked), busy.SELECTORS, self.task_vars)
             for api, kind in busy.KINDS
         }
-        entries = knowledge.load("metrics", asked["knowledge_dirs"])
+        entries = known.engines(asked["knowledge_dirs"])
         return [
             top.group(each.name, each.hosts, busy.scrape(each, entries))
             for each in busy.groups(kinds, asked["node_names"])

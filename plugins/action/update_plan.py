@@ -11,7 +11,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MI
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_plan import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, update
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, update
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 
@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
         made = update.plan(
             machines,
             {str(name): str(version) for name, version in asked["packages"].items()},
-            knowledge.get("updates", asked["profile"], dirs)["rules"],
+            hardware.update_rules(asked["profile"], dirs),
             load_known_bad(dirs),
             begun,
             canary=asked["canary"] or None,

@@ -12,7 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import re
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_proof import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, knowledge, update, update_proof
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, hardware, update, update_proof
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 
@@ -58,6 +58,6 @@ class ActionModule(ControllerAction):
             return [f"it could not be read: {read['after'].get('msg') or 'no answer'}"]
         then, now = (read_in(Health, read[name]["health"], f"{turn.host}: health") for name in ("health", "after"))
         dirs = self.owner_dirs()
-        rules, bad = knowledge.get("updates", profile, dirs)["rules"], load_known_bad(dirs)
+        rules, bad = hardware.update_rules(profile, dirs), load_known_bad(dirs)
         there = update.machine(read["relisted"]["stdout"], "", now)
         return update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error))

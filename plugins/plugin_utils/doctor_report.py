@@ -10,7 +10,8 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, knowledge, looks, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, looks, signatures
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware as classes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import tally as tally_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
@@ -59,15 +60,13 @@ def build(
     `now_s`, `clock_limit` (in MHz, that the inventory wants), `certificates` (when those end that the controller sees, see
     `doctor_certificates`). overlays: owner's knowledge folders.
     """
-    evidence = evidence_of(
-        plan, hosts, knowledge.get("thresholds", hardware, overlays), {"plan_fault": meta.get("plan_fault")}
-    )
+    evidence = evidence_of(plan, hosts, classes.thresholds(hardware, overlays), {"plan_fault": meta.get("plan_fault")})
     health, errors = doctor.health_of(hosts)
     state = SiteState(
         evidence=evidence,
         health=health,
         health_errors=errors,
-        limits=knowledge.get("health", hardware, overlays),
+        limits=classes.health(hardware, overlays),
         known_bad=load_known_bad(overlays),
         looked=looks.parts(overlays),
         table=signatures.load_table(overlays),

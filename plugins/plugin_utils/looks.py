@@ -12,7 +12,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
 
-KIND, PARTS = "looks", "versions"
+KIND = "looks"
+PARTS = "versions"
 REMEDY = "Nothing is known to be bad in it, because nothing is known. Look for a newer release of this collection."
 ENGINES = {"sglang": "SGLang", "vllm": "vLLM"}
 _NAMES = {

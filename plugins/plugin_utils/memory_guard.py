@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG, FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, knowledge
 
 Plain = dict[str, t.Any]
 
@@ -35,7 +35,7 @@ def plan(profile: str, overrides: t.Any = None, parts: t.Sequence[str] = PARTS, 
     `kill`, `load` and `protected`. Raises CollectionError if the schema refuses a figure or figures contradict each other.
     """
     try:
-        entry = knowledge.get("memory_guard", profile, dirs)
+        entry = hardware.guard(profile, dirs)
     except CollectionError as exc:
         raise CollectionError(f"memory_guard_profile: {exc}") from None
     entry = knowledge.merged(entry, overrides or {})

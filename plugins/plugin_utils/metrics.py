@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     from_plain,
     to_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware
 
 Plain = dict[str, t.Any]
 
@@ -57,14 +57,14 @@ def plan(
     if not SHORTEST_S <= interval_s <= LONGEST_S:
         raise CollectionError(f"spark_metrics_interval_s: {interval_s} is not within {SHORTEST_S} and {LONGEST_S}.")
     planned = from_plain(PlannedHost, host, "dgxspark_plan")
-    floor = floor_mib if floor_mib is not None else knowledge.get("memory_guard", profile, dirs)["kill"]["term_mib"]
+    floor = floor_mib if floor_mib is not None else hardware.guard(profile, dirs)["kill"]["term_mib"]
     settings: metrics.Settings = {
         "output": f"{textfile.rstrip('/')}/{FILE}",
-        "device_ids": list(knowledge.get("hardware", profile, dirs)["pf_device_ids"]),
+        "device_ids": list(hardware.device(profile, dirs)["pf_device_ids"]),
         "functions": [to_plain(function) for function in planned.functions],
         "gid_index": gid_index,
         "memory_floor_bytes": floor * MIB,
-        "gpu": knowledge.get("health", profile, dirs).get("gpu"),
+        "gpu": hardware.health(profile, dirs).get("gpu"),
         "verify": outcome(report) if report else None,
     }
     text = json.dumps(settings, indent=1, sort_keys=True) + "\n"

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import CLOCK_UNIT
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware
 
 Plain = dict[str, t.Any]
 
@@ -38,7 +38,7 @@ WantedBy=multi-user.target
 
 def limit(profile: str, mhz: int | None, dirs: t.Sequence[str] = ()) -> int:
     """Return the clock limit in MHz: the owner's, or the hardware class's. CollectionError for one that no GPU can have."""
-    gpu = knowledge.get("health", profile, dirs).get("gpu") or {}
+    gpu = hardware.health(profile, dirs).get("gpu") or {}
     wanted = mhz if mhz is not None else gpu.get("limit_mhz")
     if wanted is None:
         raise CollectionError(

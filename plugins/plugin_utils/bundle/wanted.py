@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import config as k3s_config
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import platform
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import find_profile, resolve_profile
 
@@ -93,7 +94,7 @@ def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = 
 
 def _k3s(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
     version = str(chosen.k3s)
-    release = knowledge.load("k3s", dirs).get(version, {})
+    release = k3s_config.releases(dirs).get(version, {})
     place = f"{RELEASES}/{urllib.parse.quote(version, safe='')}"
     made = []
     for arch in dict.fromkeys(chosen.architectures):
@@ -125,7 +126,7 @@ def _k3s(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
 
 def _platform(chosen: Choices, dirs: t.Sequence[str]) -> list[Artefact]:
     kubernetes = from_plain(platform.Platform, dict(chosen.kubernetes or {}), "kubernetes")
-    known = knowledge.load("platform", dirs)
+    known = platform.known_parts(dirs)
     made = []
     for part, state in platform.states(kubernetes, chosen.vfs).items():
         entry = known.get(part)

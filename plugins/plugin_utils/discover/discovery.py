@@ -9,7 +9,7 @@ import pathlib
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover import folder, inventory, report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.compose import compose
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Plain, read_seen
@@ -33,7 +33,7 @@ def discover(hosts: t.Mapping[str, Plain], keep_names: bool = False, overlays: t
     Raises CollectionError for malformed input, or if there is no host.
     """
     seen = read_seen(hosts, keep_names)
-    made = compose(seen, knowledge.shared("hardware", overlays))
+    made = compose(seen, hardware.classes(overlays))
     view = report.view(seen, made, knowledge.shared("stacks", overlays), load_known_bad(overlays))
     files = inventory.files(seen, made) if made.settings is not None else {}
     return Discovered(files, view, page(view))

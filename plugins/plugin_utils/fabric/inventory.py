@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Node
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware as classes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.hosts import FUNCTIONS, INDEX, HostInput
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.plan import Plan, fabric_plan
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import (
@@ -33,9 +33,7 @@ def plan_of_inventory(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_
     return _plan(hosts, settings, hostvars, knowledge_dirs, seen=True)
 
 
-def plan_as_seen(
-    hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any = ()
-) -> tuple[Plan, str | None]:
+def plan_as_seen(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any = ()) -> tuple[Plan, str | None]:
     """Plan as `plan_of_inventory` does, but where nodes contradict the inventory, plan without them; return why, too."""
     try:
         return _plan(hosts, settings, hostvars, knowledge_dirs, seen=True), None
@@ -52,11 +50,11 @@ def _plan(hosts: t.Any, settings: t.Any, hostvars: t.Any, knowledge_dirs: t.Any,
     _check_one_fabric(variables)
     dirs, hardware = _names(knowledge_dirs, "knowledge_dirs"), hardware_name(settings)
     try:
-        entry = knowledge.get("hardware", hardware, dirs)
+        entry = classes.device(hardware, dirs)
     except CollectionError as exc:
         raise CollectionError(f"{VARIABLE}.hardware: {exc}") from exc
     made = fabric_plan([_input(name, variables[name], seen) for name in names], settings, entry)
-    if hardware not in knowledge.load("thresholds", dirs):
+    if not classes.has_thresholds(hardware, dirs):
         made["notes"].append(
             f"Hardware class {hardware} has no thresholds, so verify refuses to judge this fabric: add an entry of the kind thresholds "
             f"with the id {hardware} to your knowledge folder."

@@ -14,7 +14,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import RESERVED, near
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.archives import Archive
 
@@ -82,6 +82,11 @@ class Settings:
     config: dict[str, t.Any] = field(default_factory=dict)
     gpu: t.Any = "auto"
     known_bad: t.Literal["refuse", "warn"] = "refuse"
+
+
+def releases(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return the known releases of K3s by version. Treat the entries as read-only."""
+    return knowledge.shared("k3s", tuple(overlays))
 
 
 def settings_of(variable: t.Callable[[str], t.Any]) -> Config:

@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import re
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s import layout
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Installed, Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, to_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import archives as k3s_archives
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import config as k3s_config
@@ -56,7 +56,6 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
     dirs = [str(path) for path in knowledge_dirs or ()]
     fabric = given.get("fabric") or {}
     name_of_hardware = hardware_name(fabric)
-    guards = knowledge.load("memory_guard", dirs)
     asked = NodeRequest(
         name=name,
         settings=k3s_config.read_settings(given["settings"]),
@@ -67,9 +66,9 @@ def plan_of_inventory(name: str, given: t.Mapping[str, t.Any], hostvars: t.Any, 
         sparks=list(given.get("sparks") or ()),
         machine=_machine(given.get("machine"), name),
         server=_machine(given.get("server"), "the first server"),
-        releases=knowledge.load("k3s", dirs),
+        releases=k3s_config.releases(dirs),
         known_bad=load_known_bad(dirs),
-        guard=guards.get(name_of_hardware),
+        guard=hardware.guard_if_any(name_of_hardware, dirs),
         signs=start_signs(dirs),
         archives_seen=[k3s_archives.seen(stat) for stat in given.get("archives_seen") or ()],
         joined=None

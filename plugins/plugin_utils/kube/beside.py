@@ -14,7 +14,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip, knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import multus, networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import platform as parts_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.apply import title
@@ -93,7 +93,7 @@ def find(
     there: Nodes, DaemonSets, Namespaces, Multus's CRD and the ConfigMap cilium-config, as far as there are any.
     """
     chosen = from_plain(parts_of.Platform, dict(kubernetes or {}), "kubernetes")
-    known = knowledge.load("platform", knowledge_dirs)
+    known = parts_of.known_parts(knowledge_dirs)
     planned = networks.hosts(fabric)
     hosts = {name: host for name, host in planned.items() if not chosen.hosts or name in chosen.hosts}
     wanted = parts_of.states(chosen, any(function.vfs for host in planned.values() for function in host.functions))

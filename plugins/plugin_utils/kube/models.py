@@ -21,12 +21,11 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Node,
     PlannedHost,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import Served
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.serving import NAME_MOST
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import GPU, HOSTNAME, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import recommend
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import constant, profile_entries, recommend
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.nodes import gib as gib_by_host
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 
@@ -165,7 +164,7 @@ def picture(
         sparks.append(replace(spark, free_vfs=tuple(index for index in sorted(indices) if not indices[index])))
     left = [each for each in served if each.name != without]
     asked = _Asked(cluster, planned, {spark.host: spark for spark in sparks}, left, shape, knowledge_dirs)
-    known = knowledge.shared("profile", tuple(knowledge_dirs)) if profiles is None else profiles
+    known = profile_entries(knowledge_dirs) if profiles is None else profiles
     fits = [_fit(name, asked) for name in sorted(known)]
     order: tuple[State, ...] = (*FITS, "not known", "does not fit")
     return Picture(
@@ -339,7 +338,7 @@ def _judged(fit: Fit, overrides: Plain, asked: _Asked) -> Fit:
         on = {**asked.cluster, "hosts": list(fit.hosts), "free_gib": gib}
         return launch_plan(fit.profile, on, overrides, asked.dirs)
 
-    top = max(float(knowledge.shared("constants", tuple(asked.dirs))["memory.free_most"]["value"]), room)
+    top = max(constant("memory.free_most", asked.dirs), room)
     most = plan(top)
     reasons += _errors(most)
     made = plan(room) if room > 0 and not unknown else None

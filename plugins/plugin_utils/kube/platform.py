@@ -77,6 +77,11 @@ class Platform:
     cni_conf_dir: str | None = None
 
 
+def known_parts(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return the platform's parts that others make, with their images, by name. Treat the entries as read-only."""
+    return knowledge.shared("platform", tuple(overlays))
+
+
 def states(chosen: Platform, vfs: bool = True) -> dict[str, str]:
     """Return each part's state: the owner's choice, else present if the attachment and RDMA access need it.
 
@@ -119,7 +124,7 @@ def platform(
     if chosen.vf_indexes is None:
         every = {vf.index for host in planned.values() for function in host.functions for vf in function.vfs}
         chosen = dataclasses.replace(chosen, vf_indexes=tuple(sorted(every)))
-    known = knowledge.load("platform", knowledge_dirs)
+    known = known_parts(knowledge_dirs)
     for name in chosen.images:
         if name not in PARTS or name not in known:
             raise CollectionError(

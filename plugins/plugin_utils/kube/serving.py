@@ -17,7 +17,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.known import engines
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.request import model_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import (
@@ -40,7 +40,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     settings,
     thing,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import refuse_secrets_in_command
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import constant, refuse_secrets_in_command
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.instance import Instance
 
 NAME_MOST = 40  # characters of an instance's name: suffixes must still fit into a label
@@ -75,7 +75,7 @@ def serving(
     wiring.distinct(members)
     load_s = chosen.load_timeout_s or load_seconds(plan["memory"], knowledge_dirs)
     supervisor = instance.supervisor_port
-    told = knowledge.load("metrics", knowledge_dirs).get(plan["engine"]["name"], {})
+    told = engines(knowledge_dirs).get(plan["engine"]["name"], {})
     work = [told[key] for key in ("output_tokens", "prompt_tokens", "cache")] if told.get("health") == "api" else []
     files = _files(plan, instance, members, chosen, load_s, supervisor, work)
     group = pod.Group(
@@ -129,9 +129,8 @@ def serving(
 
 def load_seconds(memory: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> int:
     """Return the time limit of a load in seconds: a minimum for small models, plus a share for the weights (GiB of one rank)."""
-    number = {key: entry["value"] for key, entry in knowledge.load("constants", knowledge_dirs).items()}
     weights = float(memory.get("load_peak_gib") or memory.get("weights_gib") or 0.0)
-    return int(number["load.least"] + weights / number["load.rate"])
+    return int(constant("load.least", knowledge_dirs) + weights / constant("load.rate", knowledge_dirs))
 
 
 def _member(

@@ -118,6 +118,11 @@ def matrix_of(entry: t.Mapping[str, t.Any]) -> Matrix:
     return made
 
 
+def known(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return all matrices by id, shipped and the owner's. Treat the entries as read-only."""
+    return knowledge.shared(KIND, tuple(overlays))
+
+
 def load(name: str, overlays: t.Sequence[str] = ()) -> Matrix:
     """Return a matrix by its id, shipped or the owner's, or from a file. KnowledgeError names a bad entry."""
     if not name.endswith((".yml", ".yaml")):

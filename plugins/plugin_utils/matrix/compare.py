@@ -14,7 +14,6 @@ import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, journal, results
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.report import WORDS, figure
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import NOISE
@@ -39,7 +38,7 @@ def load(name: str, overlays: t.Sequence[str] = ()) -> Plain:
     place = pathlib.Path(name).expanduser()
     if place.exists():
         return results.of_journal(journal.read(place))
-    if name in knowledge.load(cases.KIND, overlays):
+    if name in cases.known(overlays):
         return results.of_rows(cases.load(name, overlays), overlays)
     raise CollectionError(f"{name}: there is no such folder or journal, and no matrix of that id.")
 

@@ -15,11 +15,10 @@ import statistics
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.cases import Matrix, combinations
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import outcomes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.rows import mean, merged_levels
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import MIXED, SHAPES
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import MIXED, SHAPES, evidence_entries
 
 Plain = dict[str, t.Any]
 SUMS = ("peak", "wall")
@@ -133,7 +132,7 @@ def _level(levels: t.Sequence[Plain]) -> Plain:
 
 def of_rows(matrix: Matrix, overlays: t.Sequence[str] = ()) -> Plain:
     """Return the results of a matrix measured by others, from its rows. CollectionError if it has none."""
-    known = knowledge.shared("evidence", overlays)
+    known = evidence_entries(overlays)
     missing = [name for name in matrix.rows if name not in known]
     if missing or not matrix.rows:
         what = f"there is no row {missing[0]!r}" if missing else "it names no rows"

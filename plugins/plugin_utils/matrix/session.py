@@ -19,6 +19,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix import cases, driver, report, results, rows
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.journal import Journal
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.matrix.steps import Playbooks
@@ -115,7 +116,7 @@ def measure(
     base = find_profile(matrix.profile, request.knowledge_dirs)
     stopping = Stopping()
     journal = Journal(folder, later=True)
-    engines = knowledge.load("metrics", request.knowledge_dirs)
+    engines = known.engines(request.knowledge_dirs)
     with contextlib.closing(journal), restoring(journal, matrix, options, _platform(request), engines) as steps:
         journal.read()
         # Its own rows may block all cases by now; still show its results and restore what served before.

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import from_plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.options import Plain, Variable, number, truth
 
@@ -39,7 +39,7 @@ def choices_of(variable: Variable, knowledge_dirs: t.Sequence[str]) -> Choices:
     """Return the owner's choices; a memory floor of null means the hardware class's own."""
     floor = number(variable, "nccl_bench_floor_gib", float)
     if floor is None:
-        limits = knowledge.get("health", hardware_name(variable("dgxspark_fabric")), knowledge_dirs)
+        limits = hardware.health(hardware_name(variable("dgxspark_fabric")), knowledge_dirs)
         floor = limits["memory"]["warning_gib"]
     chosen = {
         "python": variable("nccl_bench_python"),

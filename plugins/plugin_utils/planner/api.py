@@ -37,6 +37,7 @@ from .judgement.cluster import ANYWHERE, Cluster, Machines, Start
 from .judgement.document import described as rule_facts
 from .judgement.document import schema as rule_facts_schema
 from .judgement.evidence import MIXED, NOISE, SHAPES
+from .judgement.evidence import entries as evidence_entries
 from .judgement.patches import load_patches
 from .judgement.plan import (
     Request,
@@ -49,6 +50,7 @@ from .judgement.plan import (
     request,
 )
 from .judgement.table import serving_table
+from .model.constants import constant, constants
 from .model.estimate import LEVELS as ESTIMATE_LEVELS
 from .model.estimate import promise as promised_speed
 from .model.memory import Free
@@ -58,6 +60,7 @@ from .profile.model_files import given as given_model_files
 from .profile.model_files import read as read_model_files
 from .profile.profile import KIND as PROFILE_KIND
 from .profile.profile import Profile
+from .profile.profile import entries as profile_entries
 from .profile.profile import extended as extended_profile
 from .profile.profile import find as find_profile
 from .profile.profile import resolve as resolve_profile
@@ -101,8 +104,11 @@ __all__ = [
     "build_argv",
     "catalogue",
     "catalogue_text",
+    "constant",
+    "constants",
     "draft_tokens",
     "engine_entry",
+    "evidence_entries",
     "evidence_export",
     "extended_profile",
     "find_model_files",
@@ -117,6 +123,7 @@ __all__ = [
     "model_files_wanted",
     "new_profile",
     "plan_of",
+    "profile_entries",
     "profile_of_recipe",
     "profile_text",
     "promised_speed",

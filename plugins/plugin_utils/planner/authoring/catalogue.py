@@ -12,11 +12,11 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, near_names
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, near_names
 
 from ..judgement.plan import launch_plan
 from ..model.model import BYTES, Format
-from ..profile.profile import Profile, find, resolve
+from ..profile.profile import Profile, entries, find, resolve
 
 Plain = dict[str, t.Any]
 State = t.Literal["fits", "tight", "not known", "does not fit"]
@@ -106,7 +106,7 @@ def catalogue(
         told = near_names.meant(sort, SORTS)
         raise CollectionError(f"sort: {sort!r} is not one of {', '.join(SORTS)}. {told}".rstrip())
     dirs = tuple(knowledge_dirs)
-    known = sorted(knowledge.shared("profile", dirs)) if profiles is None else profiles
+    known = sorted(entries(dirs)) if profiles is None else profiles
     found = [choice for name in known for choice in of_profile(name, sparks, dirs)]
     return arranged(sparks, sort, found)
 
@@ -153,7 +153,7 @@ def _judged(chosen: Profile, variant: str, plan: Plain, dirs: t.Sequence[str]) -
         return _choice(
             chosen, variant, plan, "tight", [f"needs {memory['free_needed_gib']:.1f} GiB free on each Spark"]
         )
-    guard = knowledge.shared("memory_guard", tuple(dirs)).get(HARDWARE)
+    guard = hardware.guard_if_any(HARDWARE, dirs)
     floor = guard["load"]["floor_mib"] / MIB_PER_GIB if guard else 0.0
     if _left(memory) < floor:
         return _choice(chosen, variant, plan, "tight", [f"leaves less than the memory guard's {floor:g} GiB"])

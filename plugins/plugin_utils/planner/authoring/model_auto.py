@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import folder
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 from ..model import checkpoint
 from ..profile import profile
@@ -132,7 +131,7 @@ def _sibling(entry: Plain, overlays: t.Sequence[str]) -> Plain | None:
     own, named = _plain_name(str(entry["model"]), words)
     if not own:
         return None
-    known = knowledge.shared(profile.KIND, overlays)
+    known = profile.entries(overlays)
     for name, raw in known.items():
         found = profile.extended(dict(raw), known)
         if "facts" in found and _plain_name(str(found["model"]), words)[0] == own:
@@ -158,7 +157,7 @@ def _formats(overlays: t.Sequence[str]) -> dict[str, str]:
     """Return the formats by the words that name them."""
     return {checkpoint.PLAIN: checkpoint.PLAIN} | {
         str(word).lower(): str(entry["id"])
-        for entry in knowledge.shared(checkpoint.KIND, overlays).values()
+        for entry in checkpoint.entries(overlays)
         for word in (entry["id"], *entry.get("methods", ()), *entry.get("words", ()))
     }
 

@@ -13,12 +13,14 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
 
-from ..judgement import rules
+from ..judgement import evidence, rules
 from ..model import checkpoint
 from ..model.config_facts import model_facts
 from ..model.model import Facts, tensors
 from ..profile import profile
 from ..profile.model_files import CONFIG, QUANT
+from ..vocabulary import images
+from ..vocabulary.settings import load_tables
 from .model_source import GENERATION, INDEX, Source
 
 Plain = dict[str, t.Any]
@@ -67,11 +69,11 @@ class Made:
             self.decide.append((key, text))
 
 
-def _table(engine: str, version: str, overlays: t.Sequence[str]) -> Plain | None:
+def _table(engine: str, version: str, overlays: t.Sequence[str]) -> t.Mapping[str, t.Any] | None:
     return next(
         (
             entry
-            for entry in knowledge.shared("engines", overlays).values()
+            for entry in load_tables(overlays).engines.values()
             if entry["engine"] == engine and entry["version"] == version
         ),
         None,
@@ -108,7 +110,7 @@ def parsers(
 def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | None:
     """Return the best-proven other profile of the same architecture, preferably with the same formats; never an untested one."""
     precision = made["precision"]
-    known = knowledge.shared(profile.KIND, overlays)
+    known = profile.entries(overlays)
     same = [
         entry
         for entry in (profile.extended(dict(each), known) for each in known.values())
@@ -128,12 +130,12 @@ def _kin(made: Plain, engine: str | None, overlays: t.Sequence[str]) -> Plain | 
 
 def _newest(engine: str, overlays: t.Sequence[str]) -> tuple[Plain, str]:
     """Return the engine's newest release with a flag table, and a known image of it if there is one."""
-    versions = [e["version"] for e in knowledge.shared("engines", overlays).values() if e["engine"] == engine]
+    versions = [e["version"] for e in load_tables(overlays).engines.values() if e["engine"] == engine]
     version = max(versions, key=release)
     image = next(
         (
             entry["image"]
-            for entry in knowledge.shared("images", overlays).values()
+            for entry in images.entries(overlays).values()
             if entry.get("engine") == {"name": engine, "version": version}  # a fork states none
         ),
         None,
@@ -146,8 +148,7 @@ def _decisive(kin: Plain, precision: Plain, overlays: t.Sequence[str]) -> Plain:
     """Return the settings that decide whether the related profile runs (knowledge/comparison), if both store weights alike."""
     if any(kin.get("precision", {}).get(k, "bf16") != precision.get(k, "bf16") for k in ("experts", "dense")):
         return {}
-    entries = knowledge.shared("comparison", overlays).values()
-    names = [entry["id"] for entry in entries if entry["kind"] == "decisive"]
+    names = evidence.decisive(overlays)
     usual = kin.get("shapes", {}).get("mixed") or next(iter(kin.get("variants", {})), "")
     settings = {**kin["settings"], **kin.get("variants", {}).get(usual, {}).get("settings", {})}
     return {name: settings[name] for name in names if settings.get(name) is not None}
@@ -161,9 +162,7 @@ def _formats(precision: Plain) -> str:
 def _named_formats(model: str, overlays: t.Sequence[str]) -> str:
     """Return the formats that a model's name states."""
     known = {
-        str(word).upper()
-        for entry in knowledge.shared(checkpoint.KIND, overlays).values()
-        for word in (entry["id"], *entry.get("methods", ()))
+        str(word).upper() for entry in checkpoint.entries(overlays) for word in (entry["id"], *entry.get("methods", ()))
     }
     return "/".join(sorted(set(re.split(r"[^A-Z0-9]+", model.upper())) & known))
 
@@ -299,7 +298,7 @@ def _spread(made: Made, wanted: ProfileRequest, plan: Plan, size: ClusterSize) -
 
 def _ways_out(made: Made, plan: Plan, overlays: t.Sequence[str]) -> list[str]:
     """Apply the fixes that rules give for the plan's errors; return the rules whose fixes were applied."""
-    known, followed = knowledge.shared(rules.KIND, overlays), []
+    known, followed = rules.entries(overlays), []
     for rule in _errors(made.plan):
         fixes = known.get(rule, {}).get("fix", [])
         for fix in fixes if isinstance(fixes, list) else [fixes]:
@@ -351,7 +350,7 @@ def _id(model: str, wanted: ProfileRequest) -> str:
     if wanted.id:
         return wanted.id
     slug = re.sub(r"[^a-z0-9_.-]", "-", model.rpartition("/")[2].lower()).lstrip("_.-") or "model"
-    shipped = knowledge.shared(profile.KIND)
+    shipped = profile.entries()
     return f"own-{slug}" if slug in shipped else slug
 
 

@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import of_image
 
 from ..judgement.patches import Patch, concerned, load_patches
+from ..vocabulary import images
 from . import engine_table
 
 Plain = dict[str, t.Any]
@@ -175,8 +176,8 @@ def _slug(image: str) -> str:
 
 def _before(image: str, path: pathlib.Path, overlays: t.Sequence[str]) -> Plain:
     """Return the existing entry of an image, or an empty one. Raises CollectionError if it is in another of the owner's files."""
-    shipped = {e["id"]: e for e in knowledge.load("images").values()}
-    for entry in reversed(knowledge.load("images", overlays).values()):
+    shipped = {e["id"]: e for e in images.entries().values()}
+    for entry in reversed([*images.entries(overlays).values()]):
         if entry["image"] != image:
             continue
         is_shipped = entry["id"] in shipped and shipped[entry["id"]]["origin"] == entry["origin"]

@@ -167,6 +167,17 @@ class Standard:
         return bool(entries[0]) and entries[0] is entries[1]
 
 
+def entries(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return all measured rows by id, as they are written. Treat the entries as read-only."""
+    return knowledge.shared(KIND, tuple(overlays))
+
+
+def decisive(overlays: t.Sequence[str] = ()) -> list[str]:
+    """Return the settings that decide whether a configuration runs (`knowledge/comparison`)."""
+    known = knowledge.shared("comparison", tuple(overlays)).values()
+    return [entry["id"] for entry in known if entry["kind"] == "decisive"]
+
+
 def load_standard(overlays: t.Sequence[str] = ()) -> Standard:
     """Load the comparison standard, including the owner's entries."""
     kinds: dict[str, dict[str, Condition | None]] = {"harmless": {}, "decisive": {}}

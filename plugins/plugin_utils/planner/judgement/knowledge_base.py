@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge,
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 
-from ..model import estimate, memory
+from ..model import constants, estimate, memory
 from ..model.model import Nvfp4Layout
 from ..vocabulary import images
 from ..vocabulary.hub_names import model_key
@@ -64,7 +64,7 @@ def _base(overlays: tuple[str, ...], stamp: tuple[tuple[str, int], ...]) -> Base
         known_bad=load_known_bad(overlays),
         looked=looks.parts(overlays),
         measurements=tuple(knowledge.load("measurements", overlays).values()),
-        constants=knowledge.load("constants", overlays),
+        constants=constants.constants(overlays),
         patches=patches.load_patches(overlays),
         choices=resolved.load_choices(overlays),
         standard=evidence.load_standard(overlays),

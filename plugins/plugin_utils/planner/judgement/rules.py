@@ -88,6 +88,11 @@ class Ruling:
     offers: t.Mapping[str, Offer] = field(default_factory=dict)
 
 
+def entries(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return all rules by id, as they are written. Treat the entries as read-only."""
+    return knowledge.shared(KIND, tuple(overlays))
+
+
 def load_rules(overlays: t.Sequence[str] = ()) -> tuple[Rule, ...]:
     """Load and compile all rules, including the owner's. KnowledgeError names the file and rule of a bad condition."""
     rules = []

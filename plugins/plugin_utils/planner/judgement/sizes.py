@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import m
 
 from ..model import memory, speculation, vllm_cache
 from ..model.model import BYTES, Facts
-from ..profile.profile import Engine, Profile
+from ..profile.profile import Engine, Profile, entries
 from ..vocabulary import flag_table, images
 from ..vocabulary.hub_names import model_key
 from ..vocabulary.settings import Tables
@@ -73,7 +73,7 @@ def _vllm_method(profile: Profile, tables: Tables) -> str:
         return str(flag_table.translate(algorithm, tables.settings["speculative_algorithm"]["vllm"][0], None))
     if not isinstance(drafter, str) or not drafter:
         return ""
-    stated = [each.get("drafter") or {} for each in knowledge.shared("profile").values()]
+    stated = [each.get("drafter") or {} for each in entries().values()]
     assistants = {model_key(str(each["model"])) for each in stated if each.get("frozen_kv")}
     if profile.drafter and profile.drafter.frozen_kv:
         assistants.add(model_key(profile.drafter.model))

@@ -16,8 +16,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 PLAIN = "bf16"
-KIND = "quantization"
 _OTHER_EXPERT = re.compile(r"\.experts\.[1-9]\d*\.")  # experts are stored alike: the first stands for all
+
+
+def entries(overlays: t.Sequence[str] = ()) -> t.Collection[knowledge.Entry]:
+    """Return how each method of quantization is named and stored. Treat the entries as read-only."""
+    return knowledge.shared("quantization", tuple(overlays)).values()
 
 
 def indexed(index: t.Mapping[str, t.Any], where: str) -> tuple[list[str], int | None]:
@@ -62,7 +66,7 @@ def formats(names: t.Iterable[str], overlays: t.Sequence[str] = ()) -> dict[str,
             parts[module].add(part)
     marks = [
         (str(entry["id"]), _any(entry["stored"]["any"]), _any(entry["stored"].get("without", [])))
-        for entry in knowledge.shared(KIND, overlays).values()
+        for entry in entries(overlays)
         if "stored" in entry
     ]
     found = {}

@@ -17,14 +17,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.expressions import Expression
 
+from .checkpoint import entries
 from .config_json import Config, Unread, find
 from .model import Facts, Head, head_params
 from .sparse import compressed_parts, hyper_params, indexer_params
 
-KIND = "quantization"
 PLAIN = "bf16"
 _UNUSUAL = ("router", "embeddings")  # kinds that are quantized only if named
 _WHOLE = ("experts", "head")  # kinds for which a profile holds only one format
@@ -407,7 +406,7 @@ def read(
     held = dict(config.of.entry["held"]) if facts.moe else {}
     if not stated and not tensors:
         return Stored(held)
-    known = knowledge.shared(KIND, overlays).values()
+    known = entries(overlays)
     plan = scheme(stated, where, known) if stated else _by_tensors(tensors or {})
     if plan.unread:
         return Stored(held, plan.method, plan.kv_cache, ["precision"], list(plan.unread))

@@ -9,9 +9,8 @@ import difflib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
-from .profile import Entry, Profile, find
+from .profile import Entry, Profile, entries, find
 
 MOST = 3
 TRIED = 12  # candidates that are planned at most: a plan takes some hundredths of a second
@@ -35,7 +34,7 @@ def fitting(
     """
     name = chosen.model.rpartition("/")[2].casefold()
     alike = []
-    for profile in sorted(knowledge.shared("profile", tuple(dirs))):
+    for profile in sorted(entries(dirs)):
         entry = find(profile, dirs)
         near = difflib.SequenceMatcher(None, name, str(entry["model"]).rpartition("/")[2].casefold()).ratio()
         alike += [(-near, profile, variant) for variant in list(_spreads(entry, hosts))[:1]]

@@ -164,6 +164,11 @@ def _kept(entry: Entry) -> Entry:
     return {**entry, "variants": {name: variant for name, variant in variants.items() if variant is not None}}
 
 
+def entries(overlays: t.Sequence[str] = ()) -> t.Mapping[str, Entry]:
+    """Return all profiles by id, as they are written: what one `extends` is not in it yet. Treat the entries as read-only."""
+    return knowledge.shared(KIND, tuple(overlays))
+
+
 @functools.lru_cache(maxsize=256)
 def _found(profile: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int], ...]) -> Entry:
     known = knowledge.shared(KIND, overlays)

@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
 
-from ..profile.profile import KIND, extended
+from ..profile.profile import KIND, entries, extended
 from ..vocabulary import flag_table
 from ..vocabulary.hub_names import model_key
 from ..vocabulary.images import find_image, load_images
@@ -167,7 +167,7 @@ class _Maker:
         self.parallel = {"nodes": 1, "tp": 1, "pp": 1, "ep": 1}
         self.model, self.revision = source.model, source.revision
         self.port: int | None = None
-        self.profiles = knowledge.shared(KIND, tuple(overlays))
+        self.profiles = entries(overlays)
         self.images = load_images(overlays)
         recipes = knowledge.shared(_KIND, tuple(overlays)).values()
         self.names = {theirs: ours for each in recipes for theirs, ours in each.get("settings", {}).items()}

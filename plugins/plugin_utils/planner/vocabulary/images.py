@@ -13,10 +13,15 @@ KIND = "images"
 Images = t.Mapping[str, knowledge.Entry]
 
 
+def entries(overlays: t.Sequence[str] = ()) -> t.Mapping[str, knowledge.Entry]:
+    """Return all images by id, the owner's last. Treat the entries as read-only."""
+    return knowledge.shared(KIND, tuple(overlays))
+
+
 def load_images(overlays: t.Sequence[str] = ()) -> Images:
     """Return all entries, including the owner's, by name and by digest; the last entry with a name wins."""
-    entries = knowledge.load(KIND, overlays).values()
-    return {name: entry for entry in entries for name in (entry["image"], entry.get("digest")) if name}
+    known = knowledge.load(KIND, overlays).values()
+    return {name: entry for entry in known for name in (entry["image"], entry.get("digest")) if name}
 
 
 def find_image(images: Images, image: str | None) -> knowledge.Entry:
