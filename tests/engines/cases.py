@@ -12,6 +12,7 @@ from ansible_collections.dgxspark.cluster.tests.engines.groups import Case, Grou
 SCHEDULER = r"^sglang::scheduler"
 # What these machines need: no FlashAttention 3 is carried there, and no sampling kernels. Not the plan's business.
 HERE: Plain = {"attention_backend": "triton", "sampling_backend": "pytorch"}
+WHOLE = 6  # shares of a GPU: as many small engines fit on one
 TINY: Plain = {**HERE, "mem_fraction_static": 0.3, "max_running_requests": 8, "max_total_tokens": 60000}
 QUICK: Plain = {**TINY, "disable_cuda_graph": True, "disable_piecewise_cuda_graph": True}
 
@@ -67,7 +68,7 @@ def full(name: str, model: str, share: float, nodes: int = 1, seconds: float = 2
         **more,
     }
     given = {key: value for key, value in given.items() if value is not None}
-    return Trial(Case(f"mem-{name}", model, given, parallel=parallel, seconds=seconds), shares=6, least=75)
+    return Trial(Case(f"mem-{name}", model, given, parallel=parallel, seconds=seconds), shares=WHOLE, least=75)
 
 
 ALONE = {"disable_cuda_graph": None, "disable_piecewise_cuda_graph": None}
@@ -279,6 +280,7 @@ MEMORY_BOTH = [
     full("tp2-next", "next-80b-cut", 0.8, 2),
     full("pp2-next", "next-80b-cut", 0.8, 2, parallel={"tp": 1, "pp": 2}),
     full("tp2-deepseek", "deepseek-v3-cut", 0.85, 2),
+    full("tp2-minimax", "minimax-cut", 0.8, 2),
 ]
 MEMORY = [drafted(trial, "qwen3-0.6b") if trial.case.id == "mem-qwen3-8b-1.7b" else trial for trial in MEMORY]
 CASES = [*BOTH, *DEATHS, *SETTINGS, *MEMORY, *MEMORY_BOTH]

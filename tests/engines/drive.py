@@ -30,13 +30,12 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.tests.engines import vllm_cases
 from ansible_collections.dgxspark.cluster.tests.engines.boxed import until
 from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES as SGLANG_CASES
-from ansible_collections.dgxspark.cluster.tests.engines.cases import Trial
+from ansible_collections.dgxspark.cluster.tests.engines.cases import WHOLE, Trial
 from ansible_collections.dgxspark.cluster.tests.engines.groups import PORT, Group, Plain
 
 SUM = {
     "model": "", "messages": [{"role": "user", "content": "What is 7 + 8?"}], "max_tokens": 16, "temperature": 0,
 }  # fmt: skip
-SHARES = 6  # as many small engines fit on one GPU
 CASES = [*SGLANG_CASES, *vllm_cases.CASES]
 # What an engine says of itself: pages of JSON by name, and others. vLLM has the first in its developer mode alone (groups.py).
 PAGES: dict[str, dict[str, str]] = {
@@ -62,7 +61,7 @@ class Machine:
     """The GPUs, in shares: a trial takes some of one, or of each."""
 
     def __init__(self, gpus: int) -> None:
-        self.free = dict.fromkeys(range(gpus), SHARES)
+        self.free = dict.fromkeys(range(gpus), WHOLE)
         self.changed = threading.Condition()
 
     def take(self, ranks: int, shares: int) -> list[int]:

@@ -69,7 +69,7 @@ CASES: dict[str, tuple[str, Plain]] = {
     "garbage": ("garbage", {"json_model_override_args": {"rms_norm_eps": 1.0}}),
     "page-16": ("good", {"page_size": 16}),
     "chunk-512": ("good", {"chunked_prefill_size": 512}),
-    "flashinfer": ("good", {"attention_backend": "flashinfer"}),
+    "native": ("good", {"attention_backend": "torch_native"}),
 }
 BASE = Case(
     "tiny-two", "tiny", {**QUICK, "enable_metrics": True}, parallel={"nodes": NODES, "tp": NODES}, drafter="tiny"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import signal
 import typing as t
+from dataclasses import replace
 
-from ansible_collections.dgxspark.cluster.tests.engines.cases import Strike, Trial, drafted
+from ansible_collections.dgxspark.cluster.tests.engines.cases import WHOLE, Strike, Trial, drafted
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Case, Plain
 
 ENGINE = ("vllm", "0.26.0")  # the newest that asks for the GPU machine's torch 2.11.0
@@ -19,6 +20,7 @@ EAGER: Plain = {"disable_cuda_graph": True}
 # A cache of a stated size: what an engine measures on a GPU is wrong while another one starts beside it.
 TINY: Plain = {"gpu_memory_utilization": 0.1, "kv_cache_memory_bytes": GIB, "max_running_requests": 8}
 QUICK: Plain = {**TINY, **EAGER}
+NOTICED: Plain = {"hang_after_s": 45}  # a lease is short: the role's own is 180
 
 
 def given(*layers: Plain) -> Plain:
@@ -49,12 +51,17 @@ def spoken(name: str, **settings: t.Any) -> Trial:
     return Trial(Case(f"vllm-spec-{name}", "tiny", given(QUICK, settings), engine=ENGINE, seconds=240))
 
 
+def alone(trial: Trial) -> Trial:
+    """The same with its GPU to itself."""
+    return replace(trial, shares=WHOLE)
+
+
 def full(name: str, model: str, share: float, nodes: int = 1, **more: t.Any) -> Trial:
-    """A model of full size, or cut, that has its GPUs to itself."""
+    """A model of full size, or cut: beside two small engines, whose caches are of a stated size, but no other one of its kind."""
     parallel = {"nodes": nodes, **more.pop("parallel", {"tp": nodes})}
     settings = given({"gpu_memory_utilization": share, "context_length": 8192, **EAGER}, more)
     case = Case(f"vllm-mem-{name}", model, settings, parallel=parallel, engine=ENGINE, seconds=280)
-    return Trial(case, shares=6, least=75)
+    return Trial(case, shares=WHOLE - 2, least=75)
 
 
 BOTH = [
@@ -76,8 +83,13 @@ DEATHS = [
     two("death-init", QUICK, Strike(r"backend=nccl", title=WORKER), seconds=180),
     two("death-load", QUICK, Strike(r"Init COMPLETE|Starting to load|Loading model", title=WORKER), seconds=180),
     two("death-capture", {**TINY, "cuda_graph_max_bs": 64}, Strike(r"Model loading took", title=WORKER), seconds=240),
-    two("hang-decode", QUICK, Strike("decode", title=WORKER, signal=signal.SIGSTOP, patience=240)),
-    two("hang-head", QUICK, Strike("decode", rank=0, title=CORE, signal=signal.SIGSTOP, patience=240, again=False)),
+    two("hang-decode", QUICK, Strike("decode", title=WORKER, signal=signal.SIGSTOP, patience=180), kubernetes=NOTICED),
+    two(
+        "hang-head",
+        QUICK,
+        Strike("decode", rank=0, title=CORE, signal=signal.SIGSTOP, patience=180),
+        kubernetes=NOTICED,
+    ),
 ]
 NGRAM: Plain = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 DRAFT: Plain = {"method": "draft_model", "model": "tests/small-draft"}
@@ -111,7 +123,7 @@ SETTINGS = [
     small("context-auto", context_length="auto"),
     small("cache-too-small", kv_cache_memory_bytes=2**20),
     small("share-tiny", gpu_memory_utilization=0.001, kv_cache_memory_bytes=None),
-    small("share-high", gpu_memory_utilization=0.99, kv_cache_memory_bytes=None),
+    alone(small("share-high", gpu_memory_utilization=0.99, kv_cache_memory_bytes=None)),
     small("quant-fp8", quantization="fp8"),
     small("quant-nvfp4", quantization="modelopt_fp4"),
     small("triton", attention_backend="TRITON_ATTN"),
