@@ -25,6 +25,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import http_client, ip
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import DEFAULTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import releases
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGED_BY_LABEL, MANAGER, RANK
 
 # K10<SHA-256 of the CA>::<user>:<password>, or ::<id>.<secret> of `k3s token create` (k3s-io/k3s pkg/clientaccess/token.go).
@@ -53,7 +54,7 @@ class Joined:
     """What a cluster says of itself. accepted: whether it knows the token; None without one. The rest is empty unless it does.
 
     server: the oldest release among its servers, None if the API does not say. nodes: the names that are taken. ranks: the names of
-    ranks of models and benchmarks, by node.
+    ranks of models and benchmarks, by node. mirror: whether its servers have the embedded registry mirror, which every agent then runs, too.
     """
 
     url: str
@@ -63,6 +64,7 @@ class Joined:
     server: str | None = None
     nodes: tuple[str, ...] = ()
     ranks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    mirror: bool | None = None
 
 
 def read_token(path: str) -> Token:
@@ -126,7 +128,8 @@ def ask(url: str, token: Token | None) -> Joined:
         raise CollectionError(
             f"{place} is not ready: {told.status_code} for /v1-k3s/config. Look at journalctl -u k3s there."
         )
-    return Joined(place, True, *_networks(place, told.text))
+    pods, services, mirror = _config(place, told.text)
+    return Joined(place, True, pods, services, mirror=mirror)
 
 
 def _get(place: str, path: str, context: ssl.SSLContext, headers: t.Mapping[str, str]) -> httpx.Response:
@@ -167,12 +170,14 @@ def _is_authority(text: str, digest: str) -> bool:
         return False
 
 
-def _networks(place: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the networks of pods and services. The answer has much more, secrets too (IPSECPSK): nothing else is kept."""
+def _config(place: str, text: str) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Return the networks of pods and services, and whether there is a mirror. The answer has much more, secrets too (IPSECPSK)."""
     try:
         told = foreign.from_json(text, place)
         pods = [_network(each) for each in told.get("ClusterIPRanges") or [told["ClusterIPRange"]]]
-        return tuple(pods), tuple(_network(each) for each in told.get("ServiceIPRanges") or [told["ServiceIPRange"]])
+        services = [_network(each) for each in told.get("ServiceIPRanges") or [told["ServiceIPRange"]]]
+        # pkg/daemons/config/types.go, CriticalControlArgs; releases before 1.29 have none.
+        return tuple(pods), tuple(services), told.get("EmbeddedRegistry") is True
     except (AttributeError, LookupError, TypeError, ValueError):
         raise CollectionError(f"{place} does not say which networks its pods and services have.") from None
 
@@ -210,9 +215,10 @@ def _order(release: str) -> tuple[bool, t.Any]:
         return False, release
 
 
-def findings(seen: Joined, name: str, version: str, fabric: t.Mapping[str, t.Any], *, new: bool) -> list[Finding]:
-    """Find why a node cannot join. fabric: dgxspark_fabric. new: whether it has no K3s yet."""
-    found = list(_collisions(seen, fabric)) + _skew(seen, name, version)
+def findings(seen: Joined, name: str, settings: Settings, fabric: t.Mapping[str, t.Any], *, new: bool) -> list[Finding]:
+    """Find why a node cannot join. settings: the role's. fabric: dgxspark_fabric. new: whether it has no K3s yet."""
+    found = list(_collisions(seen, fabric)) + _skew(seen, name, settings.version)
+    found += _mirror(seen, name, settings.embedded_registry)
     if new and seen.accepted is None:
         found.append(
             _error("token", name, "k3s_token_file is not set, and the node has not joined yet.", f"{_CREATE} > FILE")
@@ -226,6 +232,23 @@ def findings(seen: Joined, name: str, version: str, fabric: t.Mapping[str, t.Any
             _error("name", name, message, f"If it was this machine: kubectl delete node {name}. Or rename the host.")
         )
     return found
+
+
+def _mirror(seen: Joined, name: str, wanted: bool) -> list[Finding]:
+    """Find a mirror that only one of the two sides has: the servers decide whether agents run it, registries.yaml whether a node asks it."""
+    if seen.mirror is None or seen.mirror == wanted:
+        return []
+    if wanted:
+        message = "k3s_embedded_registry is true, but the cluster's servers run no embedded registry mirror, so its nodes share no images."
+        remedy = (
+            "Leave k3s_embedded_registry out. Its owner could start all of its servers with embedded-registry: true."
+        )
+        return [_error("mirror", seen.url, message, remedy)]
+    message = (
+        "the cluster's nodes share images by K3s's embedded registry mirror, and this node would download its own."
+    )
+    remedy = "Set k3s_embedded_registry: true."
+    return [Finding("k3s.join-mirror", "warning", name, message, remedy)]
 
 
 def under_ranks(seen: Joined, name: str) -> list[Finding]:

@@ -189,12 +189,12 @@ def _fitted(asked: NodeRequest, machine: Machine, address: str) -> _Fit:
     listed, of_archives = k3s_archives.plan(settings.image_archives, asked.archives_seen, name)
     archives = [archive for archive in listed if archive["name"] not in machine.k3s.archives]
     laid = sum(archive["mib"] for archive in archives)
-    several = len(asked.servers) > 1
+    etcd, mirror = len(asked.servers) > 1, settings.embedded_registry or bool(asked.joined and asked.joined.mirror)
     found = (
         *of_flannel,
         *of_step,
         *of_archives,
-        *node_findings(name, asked.role, settings, machine, asked.release, etcd=several, archives_mib=laid),
+        *node_findings(name, asked.role, settings, machine, asked.release, etcd=etcd, mirror=mirror, laid_mib=laid),
         *_platform(name, machine, asked.known_bad, settings.known_bad),
         *_of_server(asked, step),
     )
@@ -205,7 +205,7 @@ def _of_server(asked: NodeRequest, step: k3s_releases.Step) -> list[Finding]:
     """Find why the node cannot join its server, if the server was read."""
     if asked.joined and asked.machine:
         new = asked.machine.k3s.version is None
-        return k3s_joined.findings(asked.joined, asked.name, asked.settings.version, asked.fabric, new=new)
+        return k3s_joined.findings(asked.joined, asked.name, asked.settings, asked.fabric, new=new)
     if asked.server is None or asked.first:
         return []
     there = asked.server.k3s
@@ -344,9 +344,10 @@ def node_findings(
     release: Plain,
     *,
     etcd: bool,
-    archives_mib: int = 0,
+    mirror: bool,
+    laid_mib: int = 0,
 ) -> list[Finding]:
-    """Find what prevents K3s on the node, and what its owner should know. archives_mib: of the archives still to copy there."""
+    """Find what prevents K3s on the node, and what its owner should know. laid_mib: of the archives still to copy there."""
     there = machine.k3s
     findings = []
     if there.version and there.ours is None:
@@ -372,8 +373,7 @@ def node_findings(
                 "k3s.cgroup", "error", name, message, "Boot with cgroup v2 and cgroup_enable=memory, and run again."
             )
         )
-    ports = PORTS[role] + (ETCD_PORTS if etcd and role == "server" else ())
-    ports += MIRROR_PORTS if settings.embedded_registry else ()
+    ports = PORTS[role] + (ETCD_PORTS if etcd and role == "server" else ()) + (MIRROR_PORTS if mirror else ())
     taken = sorted(set(ports) & set(machine.listening)) if there.version is None else []
     if taken:
         message = f"something already listens on port {', '.join(map(str, taken))}, which K3s needs."
@@ -383,7 +383,7 @@ def node_findings(
         findings.append(
             Finding("k3s.swap", "warning", name, message, "Turn it off if weights must not be swapped out.")
         )
-    findings += _disk(name, settings, machine, release, archives_mib)
+    findings += _disk(name, settings, machine, release, laid_mib)
     gpu = machine.gpu
     if settings.gpu is True and gpu is None:
         message = "k3s_gpu is true, but no NVIDIA driver is running on it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 import pathlib
 import typing as t
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import joined
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.config import Settings
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s.joined import Joined
 from ansible_collections.dgxspark.cluster.tests.support.k3s_server import MADE, PASSWORD, Server, go_network
 
 VERSION = "v1.36.4+k3s1"
 URL = "https://192.0.2.1:6443"
 Plain = dict[str, t.Any]
+WANTED = Settings(VERSION, "https://192.0.2.9")
 
 
 def token(server: Server, words: str = f"node:{PASSWORD}") -> joined.Token:
@@ -54,6 +57,24 @@ def test_two_families_and_a_root_in_a_bundle(server: Server) -> None:
         server.config = kept
 
 
+@pytest.mark.parametrize("said", [True, False, None])
+def test_a_mirror_that_only_one_side_has(server: Server, said: bool | None) -> None:
+    """The servers' setting decides for every agent; releases before 1.29 say nothing of it."""
+    kept = server.config
+    server.config = {**kept, **({} if said is None else {"EmbeddedRegistry": said})}
+    try:
+        seen = joined.ask(server.url, token(server))
+    finally:
+        server.config = kept
+    assert seen.mirror is bool(said)
+    same, other = (dataclasses.replace(WANTED, embedded_registry=wanted) for wanted in (bool(said), not said))
+    assert joined.findings(seen, "spark1", same, {}, new=True) == []
+    (found,) = joined.findings(seen, "spark1", other, {}, new=True)
+    assert (found.id, found.severity) == ("k3s.join-mirror", "warning" if said else "error")
+    assert ("Set k3s_embedded_registry: true" if said else "Leave k3s_embedded_registry out") in str(found)
+    assert joined.findings(Joined(URL), "spark1", other, {}, new=False) == []
+
+
 def test_a_token_goes_to_no_server_whose_ca_it_does_not_name(server: Server) -> None:
     server.seen.clear()
     other = joined.parse_token(f"K10{'a' * 64}::node:{PASSWORD}", "f")
@@ -64,13 +85,13 @@ def test_a_token_goes_to_no_server_whose_ca_it_does_not_name(server: Server) -> 
 def test_a_wrong_token_prevents_new_nodes_alone(server: Server) -> None:
     seen = joined.ask(server.url, token(server, "node:other"))
     assert seen.accepted is False
-    (found,) = joined.findings(seen, "spark1", VERSION, {}, new=True)
+    (found,) = joined.findings(seen, "spark1", WANTED, {}, new=True)
     assert (
         found.id == "k3s.join-token" and "is wrong, or has expired" in str(found) and "k3s token create" in str(found)
     )
-    assert joined.findings(seen, "spark1", VERSION, {}, new=False) == []
+    assert joined.findings(seen, "spark1", WANTED, {}, new=False) == []
     none = joined.ask(server.url, None)
-    assert "k3s_token_file is not set" in str(joined.findings(none, "spark1", VERSION, {}, new=True)[0])
+    assert "k3s_token_file is not set" in str(joined.findings(none, "spark1", WANTED, {}, new=True)[0])
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "192.0.2.1", "https://", "https://127.0.0.1/path"])
@@ -151,7 +172,7 @@ networks = st.builds(
 @given(networks, networks)
 def test_every_overlap_with_a_rail_is_found_and_nothing_else(pods: str, pool: str) -> None:
     seen = Joined(URL, True, pods=(pods,), services=("192.168.0.0/16",))
-    found = joined.findings(seen, "spark1", VERSION, {"address_pool": pool}, new=True)
+    found = joined.findings(seen, "spark1", WANTED, {"address_pool": pool}, new=True)
     overlaps = ipaddress.ip_network(pods).overlaps(ipaddress.ip_network(pool))
     assert [each.id for each in found] == ["k3s.join-network"] * overlaps
     assert all(pods in str(each) and pool in str(each) for each in found)
@@ -160,9 +181,9 @@ def test_every_overlap_with_a_rail_is_found_and_nothing_else(pods: str, pool: st
 def test_a_fabric_s_own_subnets_are_rails_too_and_without_a_fabric_there_are_none() -> None:
     seen = Joined(URL, True, pods=("10.42.0.0/16",), services=("10.43.0.0/16",))
     fabric = {"address_pool": "10.100.0.0/16", "subnets": {"p0f0v0": "10.43.7.0/24"}}
-    (found,) = joined.findings(seen, "spark1", VERSION, fabric, new=True)
+    (found,) = joined.findings(seen, "spark1", WANTED, fabric, new=True)
     assert "services" in str(found) and "reserved_networks.services: 10.43.0.0/16" in str(found)
-    assert joined.findings(seen, "spark1", VERSION, {}, new=True) == []
+    assert joined.findings(seen, "spark1", WANTED, {}, new=True) == []
 
 
 def node(name: str, version: str, *, server: bool = False) -> Plain:
@@ -185,12 +206,12 @@ def test_releases_that_do_not_go_together(server: str, said: str) -> None:
     newer = "v1.41.1+k3s1" if said else "v1.36.9+k3s1"
     listed = [node("a", newer, server=True), node("b", server, server=True), node("c", "v1.30.1+k3s1")]
     seen = joined.with_nodes(Joined(URL, True), listed)
-    found = joined.findings(seen, "spark1", VERSION, {}, new=True)
+    found = joined.findings(seen, "spark1", WANTED, {}, new=True)
     assert bool(found) == bool(said) and all(said in str(each) for each in found)
 
 
 def test_a_name_that_is_taken() -> None:
     seen = joined.with_nodes(Joined(URL, True), [node("spark1", VERSION)])
-    assert "kubectl delete node spark1" in str(joined.findings(seen, "spark1", VERSION, {}, new=True)[0])
-    assert joined.findings(seen, "spark1", VERSION, {}, new=False) == []
-    assert joined.findings(seen, "spark2", VERSION, {}, new=True) == []
+    assert "kubectl delete node spark1" in str(joined.findings(seen, "spark1", WANTED, {}, new=True)[0])
+    assert joined.findings(seen, "spark1", WANTED, {}, new=False) == []
+    assert joined.findings(seen, "spark2", WANTED, {}, new=True) == []
