@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict impo
 
 Plain = dict[str, t.Any]
 REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
+LOST = "could not find job"  # what Ansible's async_status says
 
 
 def measured(
@@ -41,6 +42,10 @@ def measured(
     refused = [f"{host}: {_last(done)}" for host, done in _ended(ranks) if done.get("rc") in (REFUSED, CANNOT)]
     if refused:
         return {"reason": "; ".join(refused)}
+    if lost := [host for host, done in _ended(ranks) if done.get("msg") == LOST]:
+        return {
+            "reason": f"{', '.join(lost)}: the file of the rank's job (in ~/.ansible_async) is gone, so nobody knows what it did. Run it again."
+        }
     output = str(next(_ended(ranks))[1].get("stdout") or "")
     _rows, end = bandwidth.parse(output)
     texts = [(host, _said(done)) for host, done in _ended(ranks)]

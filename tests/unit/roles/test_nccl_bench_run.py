@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
+import time
 import typing as t
 
 import pytest
@@ -18,13 +19,17 @@ from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, RO
 pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
 ROW = {"operation": "all_reduce", "bytes": 1 << 30, "ranks": 2, "calls": 2, "rounds_us": [50000.0]}
 STAND_IN = """#!{python}
-import json, os, pathlib, sys
+import json, os, pathlib, shutil, sys
 program = sys.stdin.read()  # as the real one does: who ends before it is written ends the writer, too
 if "--check" in sys.argv:
     sys.exit(print({lacks!r}, file=sys.stderr) or 4 if {lacks!r} else 0)
 rank = os.environ["RANK"]
 assert "NCCL_BENCH_END" in program
 pathlib.Path({folder!r}, "asked" + rank + ".json").write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
+if {code} == 9:
+    jobs = pathlib.Path({folder!r}, "jobs")
+    shutil.rmtree(jobs, ignore_errors=True)
+    jobs.is_dir() or jobs.touch()
 if {code} == 3:
     sys.exit(print("rank " + rank + ": less than the floor would be left", file=sys.stderr) or 3)
 print(pathlib.Path({folder!r}, "log" + rank).read_text())
@@ -98,6 +103,16 @@ def test_a_host_without_pytorch_is_named_and_nobody_waits_for_it(tmp_path: pathl
     assert code != 0
     assert "The NCCL benchmark was not run. spark1: this Python has no PyTorch; spark2: " in " ".join(output.split())
     assert not list(tmp_path.glob("asked*"))
+
+
+@pytest.mark.long
+def test_a_jobs_file_that_is_lost_is_not_waited_for_until_the_timeout(tmp_path: pathlib.Path) -> None:
+    began = time.monotonic()
+    cluster = cluster_with(tmp_path, nccl_logs.build(nccl_logs.Job()), code=9)
+    code, output = run(cluster, ansible_async_dir=str(tmp_path / "jobs"), nccl_bench_timeout=3000)
+    said = " ".join(output.split())
+    assert code != 0 and "The NCCL benchmark was not run. spark1, spark2: the file of the rank's job" in said, output
+    assert time.monotonic() - began < 240
 
 
 @pytest.mark.long
