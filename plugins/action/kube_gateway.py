@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_gateway import ARGUMENTS
@@ -31,7 +32,7 @@ class ActionModule(ControllerAction):
         of = {each.place: self._key(each, place) for each in served if each.key}
         keys = gateway.Keys(asked["api_key"], of, asked["tls_certificate"], asked["tls_key"])
         versions = load_known_bad(self.owner_dirs())
-        made = gateway.gateway(asked["gateway"], served, keys, asked["handler"], versions)
+        made = gateway.gateway(asked["gateway"], served, keys, asked["handler"], versions, time.time())
         space, others = made["objects"][:1], made["objects"][1:]
         steps = [self._put(space, place), self._hidden(made["secret"], place, space), self._put(others, place, space)]
         return {

@@ -11,6 +11,7 @@ on until its streams have ended.
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 import re
 import typing as t
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.certificates import not_after
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad
@@ -135,10 +137,12 @@ def gateway(
     keys: Keys,
     handler: str,
     versions: t.Sequence[Plain] = (),
+    now_s: float = 0.0,
 ) -> Plain:
     """Return `secret` (its data is secret), `objects` in the order of their creation, and `models` (each name's groups).
 
-    asked: a Gateway. handler: the text of HANDLER. versions: the known-bad ones. Raises CollectionError for what cannot be run safely.
+    asked: a Gateway. handler: the text of HANDLER. versions: the known-bad ones. now_s: the time, in seconds since 1970. Raises
+    CollectionError for what cannot be run safely.
     """
     chosen = _chosen(asked, versions)
     if len(keys.own) < api_key.LEAST or not keys.own.isprintable() or " " in keys.own:
@@ -151,6 +155,13 @@ def gateway(
     if keys.certificate and (_CERTIFICATE not in keys.certificate or _PRIVATE not in keys.private):
         raise CollectionError(
             "model_gateway_tls_certificate, model_gateway_tls_key: these are not PEM files of a certificate and its key."
+        )
+    ended = not_after(keys.certificate.encode())
+    if ended is not None and ended <= now_s:
+        date = datetime.datetime.fromtimestamp(ended, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        raise CollectionError(
+            f"model_gateway_tls_certificate: it has expired on {date}, and clients that check it refuse the gateway. Write the renewed "
+            "certificate and its key there, and run this again. The gateway and its streams are as they were."
         )
     files = {"config.yaml": configuration(chosen, served), f"{HANDLER}.py": handler}
     hidden = {"keys.yaml": _credentials(served, keys)}

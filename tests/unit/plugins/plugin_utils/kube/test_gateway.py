@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import pathlib
+import time
 import typing as t
 
 import pytest
@@ -19,6 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 from ansible_collections.dgxspark.cluster.tests.unit import leaks
+from ansible_collections.dgxspark.cluster.tests.unit.tls import certified
 
 Plain = dict[str, t.Any]
 ASKED = {"version": "1.108.7", "digest": "sha256:" + "1" * 64}
@@ -35,7 +38,8 @@ def made(*services: Plain, keys: t.Mapping[str, str] | None = None, **asked: t.A
     own = {"certificate": asked.pop("certificate", ""), "private": asked.pop("private", "")}
     versions = list(knowledge.shared("versions").values())
     held = core.Keys(asked.pop("key", OWN), keys or {}, **own)
-    return core.gateway({**ASKED, **asked}, core.backends(services), held, "handler = None\n", versions)
+    now_s = asked.pop("now_s", 0.0)
+    return core.gateway({**ASKED, **asked}, core.backends(services), held, "handler = None\n", versions, now_s)
 
 
 def kind(built: Plain, name: str) -> Plain:
@@ -127,6 +131,17 @@ def test_tls_is_the_owner_s_certificate() -> None:
     with pytest.raises(CollectionError, match="not PEM") as said:
         made(service(), certificate="x", private=OTHER)
     assert OTHER not in str(said.value)
+
+
+def test_a_certificate_that_has_expired_is_refused(tmp_path: pathlib.Path) -> None:
+    key = certified(tmp_path / "tls.crt", ends_s=60)
+    pem = {"certificate": (tmp_path / "tls.crt").read_text("utf-8"), "private": key.read_text("utf-8")}
+    made(service(), **pem, now_s=time.time())
+    with pytest.raises(
+        CollectionError, match=r"model_gateway_tls_certificate: it has expired on 20.* UTC, and clients"
+    ) as said:
+        made(service(), **pem, now_s=time.time() + 61)
+    assert pem["private"] not in str(said.value)
 
 
 @pytest.mark.parametrize(
