@@ -139,6 +139,10 @@ bench:
       description: C(name) and C(version), if the server reports them.
       returned: always
       type: dict
+    power:
+      description: Whose power the levels' C(energy) is, C(hosts) and C(problem), once M(dgxspark.cluster.bench_energy) has added it; else null.
+      returned: always
+      type: dict
     crosscheck:
       description: The other tool's C(tool), C(version), C(command), C(problem) and figures by level, or null.
       returned: always

@@ -14,6 +14,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import typing as t
@@ -274,3 +275,45 @@ def test_where_nothing_is_served_there_is_nothing_to_measure(tmp_path: pathlib.P
     assert code != 0 and "There is no model to measure: " in said and "no instance 'default' is served" in said, said
     assert cluster.writes == []
     assert yaml.safe_load((tmp_path / "hosts.yml").read_text("utf-8"))
+
+
+@pytest.mark.more
+def test_tokens_per_joule_are_those_of_the_models_nodes(owner: Owner, server: ManyServer) -> None:
+    """Each of four Sparks draws 40 W; the levels' answers take seconds. Without nvidia-smi the report says why it has none."""
+    server.answering = slowly
+    tools = owner.folder / "tools"
+    tools.mkdir()
+    program = tools / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA GB10, P0, 2400, 3003, 40.0, 50, 96'\n", encoding="utf-8")
+    program.chmod(0o755)
+    service = owner.cluster.objects["v1", "services", SPACE, "serve-default"]
+    service["spec"]["type"], service["status"] = "LoadBalancer", {"loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}
+    (owner.folder / "key").write_text(KEY, encoding="utf-8")
+    lasting = set(pathlib.Path(tempfile.gettempdir()).glob("dgxspark-bench-power-*"))
+    for place in ("pod", "controller"):
+        owner.environment = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+        own = {"dgxspark_bench_from": place, "dgxspark_bench_levels": [2], "k8s_dgx_api_key_file": "key"}
+        code, said, changed = owner.run(**{**SHORT, **own})
+        assert (code, changed) == (0, 0), said
+        (level,) = owner.report()["workloads"][0]["levels"]
+        energy, tokens = level["energy"], level["figures"]["tokens"]
+        assert energy["watts"] == pytest.approx(160) and energy["readings"] >= 12
+        assert energy["joules"] == pytest.approx(160 * level["figures"]["wall_s"], rel=0.05)
+        assert energy["tokens_per_joule"] == pytest.approx(tokens / energy["joules"])
+        assert (
+            "tok/J" in said and "power of the GPUs of spark1, spark2, spark3, spark4, as nvidia-smi reports it" in said
+        )
+        assert "tok/J" in (owner.folder / "out/b.html").read_text(encoding="utf-8")
+    program.write_text("#!/bin/sh\necho 'NVIDIA GB10, P0, 2400, 3003, [N/A], 50, 96'\n", encoding="utf-8")
+    code, said, _changed = owner.run(**SHORT)
+    why = "spark1: nvidia-smi reports no power for this GPU"
+    assert code == 0 and why in owner.report()["power"]["problem"] and f"1 at once: {why}" in " ".join(said.split())
+    code, said, _changed = owner.run(**SHORT, dgxspark_bench_power=False)
+    assert (code, owner.report()["power"]) == (0, None), said
+    assert set(pathlib.Path(tempfile.gettempdir()).glob("dgxspark-bench-power-*")) == lasting
+    owner.environment = {}
+
+
+def slowly(request: t.Any) -> t.Any:
+    """Answer as a sound server, whose answers to the load take five seconds."""
+    return [0.17 if step == 0.004 else step for step in sound(request)]

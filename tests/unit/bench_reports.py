@@ -12,11 +12,12 @@ COUNTS = {"ok": 1, "failed": 0, "garbage": 0, "bursts": 0, "tokens": 30, "not_as
 LEVEL = {
     "n": 1, "verdict": "good", "message": "", "figures": {"wall_s": 1.0, **SPEEDS, **TIMES, **COUNTS, "tokens_are_counted": True},
     "causes": {}, "client_share": 0.01, "acceptance": None, "signs": [], "requests": [],
+    "began": "2026-01-02T03:04:10.000Z", "ended": "2026-01-02T03:04:20.000Z", "energy": None,
 }  # fmt: skip
 REPORT: dict[str, t.Any] = {
     "format": form.FORMAT, "url": "http://spark1:30000/v1", "model": "acme/<Model>", "started": "2026-01-02T03:04:05Z",
     "finished": "2026-01-02T03:05:05Z", "mode": "full", "from": "pod", "client_share": 0.01,
-    "acceptance": None, "crosscheck": None, "answer": [],
+    "acceptance": None, "power": None, "crosscheck": None, "answer": [],
     "workloads": [{"name": "chat", "levels": [LEVEL]}], "engine": {"name": "sglang", "version": None},
 }  # fmt: skip
 BESIDE = {

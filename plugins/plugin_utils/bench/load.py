@@ -75,6 +75,7 @@ class Turn:
     client_share: the processor time of the client's one thread over the elapsed time. If the kernel timestamps arrivals (plain
     connections, Linux), a busy client does not make tokens look late, but may send late; otherwise the share bounds the client's
     part of the figures. scrapes: /metrics at the beginning, periodically, and at the end; empty if there is no /metrics.
+    began_at: seconds since 1970, by the clock of the machine that asks; it ended wall_s later.
     """
 
     n: int
@@ -83,6 +84,7 @@ class Turn:
     wall_s: float
     client_share: float
     scrapes: tuple[str, ...] = ()
+    began_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ async def _turn(request: ChatRequest, planned: Planned, limits: Limits, say: Say
                 scrapes.append(await _beside(request, "/metrics"))
 
     with reader(request) as read_by:
-        began, busy = time.monotonic(), time.thread_time()
+        began_at, began, busy = time.time(), time.monotonic(), time.thread_time()
         around = [asyncio.ensure_future(each) for each in (watch(), *(other(read_by, at) for at in range(others)))]
         try:
             await asyncio.gather(*(user(read_by) for _number in range(n - others)))
@@ -235,7 +237,8 @@ async def _turn(request: ChatRequest, planned: Planned, limits: Limits, say: Say
         say(_progress(planned, records, (), wall))
     records.sort(key=lambda record: record.index)
     share = busy / wall if wall else 0.0
-    return Turn(n, tuple(records), max(0, len(questions) - len(records)), wall, share, tuple(filter(None, scrapes)))
+    left_out = max(0, len(questions) - len(records))
+    return Turn(n, tuple(records), left_out, wall, share, tuple(filter(None, scrapes)), began_at)
 
 
 def _progress(planned: Planned, records: t.Sequence[Record], streams: t.Collection[ChatStream], passed: float) -> str:

@@ -59,6 +59,7 @@ class Result:
     """A level's result. Its speed counts only if the verdict is good.
 
     failed: some requests were not answered, or it cannot be judged whether the answers are right.
+    window: when the measured requests began and ended, in seconds since 1970 by the clock of the machine that asks.
     """
 
     verdict: t.Literal["good", "failed", "garbage"]
@@ -70,6 +71,7 @@ class Result:
     not_asked: int
     client_share: float
     scrapes: tuple[str, ...] = ()
+    window: tuple[float, float] = (0.0, 0.0)
 
 
 def measure(bench: Bench, limits: Limits, over: across.LoadLimits, say: Say = lambda _text: None) -> list[Result]:
@@ -191,6 +193,7 @@ def judged(
         not_asked=load.not_asked,
         client_share=load.client_share,
         scrapes=load.scrapes,
+        window=(load.began_at, load.began_at + load.wall_s),
     )
 
 

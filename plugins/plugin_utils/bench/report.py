@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
@@ -15,12 +16,13 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.metrics imp
 FORMAT = 1
 Plain = dict[str, t.Any]
 COLUMNS = ("n", "verdict", "peak", "wall", "each", "slowest", "TTFT", "p99", "ITL", "p99", "ok", "failed", "accept")
+POWER = ("W", "tok/J")  # if the nodes' power was read
 BESIDE = ("n", "tokens/s", "each", "TTFT", "values")
 DEEP = (*BESIDE, "context", "prompt tokens/s")  # if the other tool had contexts
 
 
 def level(result: Result, speculation: Acceptance | None = None) -> Plain:
-    """Return a level's plain form. speculation: the acceptance during it."""
+    """Return a level's plain form, without energy (bench/energy.py). speculation: the acceptance during it."""
     figures = to_plain(result.level)
     causes = figures.pop("causes")
     n = figures.pop("n")
@@ -28,15 +30,24 @@ def level(result: Result, speculation: Acceptance | None = None) -> Plain:
         "n": n,
         "verdict": result.verdict,
         "message": result.message,
+        "began": _moment(result.window[0]),
+        "ended": _moment(result.window[1]),
         "figures": figures | {"not_asked": result.not_asked},
         "causes": causes,
         "client_share": result.client_share,
         "acceptance": None if speculation is None else to_plain(speculation),
+        "energy": None,
         "signs": to_plain(result.signs),
         "requests": [
             _request(record, to_plain(each)) for record, each in zip(result.records, result.requests, strict=True)
         ],
     }
+
+
+def _moment(at: float) -> str:
+    # An engine's image may have Python 3.10, which lacks datetime.UTC.
+    utc = datetime.datetime.fromtimestamp(at, datetime.timezone.utc)  # noqa: UP017
+    return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03}Z"
 
 
 def _request(record: Record, figures: Plain) -> Plain:
@@ -95,11 +106,12 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
     place = ", asked from a pod of the cluster" if report["from"] == "pod" else ""
     lines = [f"{report['model']} at {report['url']} ({engine}){place}", *report["answer"]]
     for workload in report["workloads"]:
-        rows = [row(each) for each in workload["levels"]]
-        widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
+        rows = [row(each, has_energy(report)) for each in workload["levels"]]
+        widths = [max(map(len, column)) for column in zip(columns(report), *rows, strict=True)]
         lines += ["", f"{workload['name']}: tokens/s as the sum of requests (peak) and by the clock (wall); ms"]
         lines += [
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in (COLUMNS, *rows)
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in (columns(report), *rows)
         ]
     lines += ["", *([] if report["answer"] else problems(report))]  # the answer includes them
     lines += [
@@ -112,10 +124,34 @@ def table(report: t.Mapping[str, t.Any]) -> list[str]:
     lines += [f"{workload['name']}, {note}" for workload in report["workloads"] for note in notes(workload)]
     if report["acceptance"]:
         lines.append(f"Speculation: {accepted(report['acceptance'])} ({report['acceptance']['source']}).")
+    lines += power(report)
     if report["crosscheck"] and report["crosscheck"]["levels"]:
         lines += ["", *_beside(report["crosscheck"])]
     lines.append(f"The client was busy for {report['client_share']:.1%} of the time at most.")
     return lines
+
+
+def has_energy(report: t.Mapping[str, t.Any]) -> bool:
+    """Whether a level has its energy. Reports of earlier releases have no such key."""
+    return any(level.get("energy") for workload in report["workloads"] for level in workload["levels"])
+
+
+def columns(report: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Return the heads of a workload's table."""
+    return (*COLUMNS, *POWER) if has_energy(report) else COLUMNS
+
+
+def power(report: t.Mapping[str, t.Any]) -> list[str]:
+    """Return what was counted as energy, and why levels have none."""
+    found = report.get("power")
+    if not found:
+        return []
+    lines = []
+    if has_energy(report):
+        lines.append(
+            f"W and tok/J: power of the GPUs of {', '.join(found['hosts'])}, as nvidia-smi reports it. A Spark draws more in all."
+        )
+    return [*lines, f"Tokens per joule: not known. {found['problem']}."] if found["problem"] else lines
 
 
 def _beside(checked: t.Mapping[str, t.Any]) -> list[str]:
@@ -137,9 +173,9 @@ def beside(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
     return (str(level["n"]), *map(number, speeds), str(level["runs"]), *deep)
 
 
-def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
-    """Return the cells of a level, in the order of COLUMNS."""
-    figures, speculation = level["figures"], level["acceptance"]
+def row(level: t.Mapping[str, t.Any], with_energy: bool = False) -> tuple[str, ...]:
+    """Return the cells of a level, in the order of COLUMNS, and of POWER with its energy."""
+    figures, speculation, energy = level["figures"], level["acceptance"], level.get("energy") or {}
     speeds = ("peak_tokens_per_s", "wall_tokens_per_s", "per_request_tokens_per_s", "slowest_tokens_per_s")
     times = ("ttft_median_s", "ttft_p99_s", "itl_median_s", "itl_p99_s")
     return (
@@ -150,6 +186,7 @@ def row(level: t.Mapping[str, t.Any]) -> tuple[str, ...]:
         str(figures["ok"]),
         str(figures["failed"] + figures["garbage"]),
         number(speculation["length"]) if speculation else "-",
+        *((number(energy.get("watts")), number(energy.get("tokens_per_joule"))) if with_energy else ()),
     )
 
 

@@ -70,6 +70,7 @@ def run(wanted: BenchRequest, known: Known, say: Say) -> Plain:
         ],
         "acceptance": _whole(wanted, [result for _name, results in measured for result in results], engine, engines),
         "engine": {"name": engine["id"], "version": _version(server, engine)} if engine else dict.fromkeys(_ENGINE),
+        "power": None,
         "crosscheck": crosscheck.shown(beside, _A_DAY_S) if beside else None,
         "answer": _answer(measured[0][1], engine, constants) if wanted.mode == "quick" else [],
     }

@@ -44,13 +44,14 @@ def _content(report: Plain) -> dict[str, t.Any]:
         "date": report["started"],
         "facts": _facts(report),
         "problems": form.problems(report),
-        "columns": form.COLUMNS,
+        "columns": form.columns(report),
+        "power": form.power(report),
         "workloads": [
             {
                 "name": workload["name"],
                 "notes": form.notes(workload),
                 "charts": _charts(workload["levels"]),
-                "rows": [form.row(level) for level in workload["levels"]],
+                "rows": [form.row(level, form.has_energy(report)) for level in workload["levels"]],
                 "signs": [
                     (level["n"], sign)
                     for level in workload["levels"]
