@@ -10,7 +10,12 @@ from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.preflight import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import packages, variable_names
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import (
+    command_line,
+    packages,
+    role_arguments,
+    variable_names,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import all_hosts
 
@@ -26,21 +31,41 @@ class ActionModule(ControllerAction):
         """Return the warnings; CollectionError for missing packages or unknown variables."""
         if lacking := packages.problem():
             raise CollectionError(lacking)
-        found = variable_names.check(self._given())
+        extra = load_extra_vars(self._loader)
+        nobody = not self.variable("groups", {}).get("all")
+        found = [
+            *command_line.stray(extra),
+            *command_line.tags(context.CLIARGS.get("args") or (), self._tags()),
+            *variable_names.check({**self._given(), **dict.fromkeys(map(str, extra), "-e")}),
+            *variable_names.short(extra, alone=nobody),
+            *role_arguments.texts_for_mappings(extra),
+        ]
         errors = [str(each) for each in found if each.severity == "error"]
         if errors:
             more = [f"And {len(errors) - _SHOWN} more."] if len(errors) > _SHOWN else []
             raise CollectionError(" ".join([*errors[:_SHOWN], *more]))
         if not self.variable("guard_no_node", False):
-            all_hosts(self.variable("groups", {}), sources=context.CLIARGS.get("inventory") or ())
+            sources = context.CLIARGS.get("inventory") or ()
+            all_hosts(self.variable("groups", {}), sources=sources, addresses=self.variable("guard_any_host", False))
         return {"warnings": [str(each) for each in found]} if found else {}
 
     def _given(self) -> dict[str, str]:
-        """Return where each variable is set."""
+        """Return where the inventory sets each variable."""
         given: dict[str, str] = {}
         hostvars = self.task_vars["hostvars"]
         for host in self.variable("groups", {}).get("all", []):
             for name in hostvars.raw_get(host):
                 if variable_names.ours(name):
                     given.setdefault(name, f"inventory, host {host}")
-        return given | {str(name): "-e" for name in load_extra_vars(self._loader)}
+        return given
+
+    @staticmethod
+    def _tags() -> dict[str, str]:
+        """Return the tags of the command line, and the option that names each."""
+        options = {"skip_tags": "--skip-tags", "tags": "--tags"}
+        return {
+            tag: option
+            for key, option in options.items()
+            for each in context.CLIARGS.get(key) or ()
+            for tag in each.split(",")
+        }

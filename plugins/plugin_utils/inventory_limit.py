@@ -39,24 +39,37 @@ def _command(names: t.Sequence[str]) -> str:
 _DEFAULT = "/etc/ansible/hosts"  # what Ansible takes where no inventory is given
 
 
-def all_hosts(groups: t.Mapping[str, t.Sequence[str]], *, needed: bool = True, sources: t.Sequence[str] = ()) -> str:
+def all_hosts(
+    groups: t.Mapping[str, t.Sequence[str]],
+    *,
+    needed: bool = True,
+    sources: t.Sequence[str] = (),
+    addresses: bool = False,
+) -> str:
     """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none.
 
-    sources: the values of `-i`.
+    sources: the values of `-i`. addresses: the playbook works on plain addresses, and needs no groups.
     """
-    if needed and not groups.get("all"):
-        given = [each for each in map(str, sources) if each != _DEFAULT]
-        absent = [each for each in given if "," not in each and not pathlib.Path(each).exists()]
-        if not absent:
+    if not needed or groups.get("all"):
+        return "all"
+    given = [each for each in map(str, sources) if each != _DEFAULT and "," not in each]
+    for source in given:
+        name = pathlib.Path(source).name
+        if not pathlib.Path(source).exists():
             raise CollectionError(
-                "The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "
-                "dgxspark.cluster.discover writes, or a copy of inventories/example. models, plan and profile need none with -e sparks=2."
+                f"-i {name}: there is no such file or folder. If {name} is a host, end the list with a comma: -i '{name},'"
             )
-        name = pathlib.Path(absent[0]).name
-        raise CollectionError(
-            f"-i {name}: there is no such file or folder. If {name} is a host, end the list with a comma: -i '{name},'"
-        )
-    return "all"
+    if addresses and not given:
+        raise CollectionError("There is no host to look at. Name your Sparks' addresses: -i '192.0.2.11,192.0.2.12,'")
+    read = (
+        f"-i {pathlib.Path(given[0]).name}: if Ansible warns of it, above, the warning says what it could not read. "
+        if given
+        else ""
+    )
+    raise CollectionError(
+        f"{read}The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "
+        "dgxspark.cluster.discover writes, or a copy of inventories/example. models, plan and profile need none with -e sparks=2."
+    )
 
 
 def check_limit(
@@ -117,7 +130,7 @@ def check_limit(
                 "error",
                 "inventory",
                 f"no host is in the group {' or '.join(targets)}, on which this playbook works.",
-                "Put the Sparks there, as inventories/example/hosts.yml does.",
+                "Put the Sparks there, as inventories/example/hosts.yml does, or let dgxspark.cluster.discover write an inventory.",
             )
         )
     elif not {*known, *(name for group in also for name in groups.get(group, ()))} & set(reached) and not findings:

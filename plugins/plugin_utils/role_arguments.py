@@ -19,15 +19,35 @@ _TYPES = ("int", "float", "bool")  # texts may be secrets, or come from slow loo
 
 
 @functools.cache
-def specs() -> dict[str, dict[str, t.Any]]:
-    """Return type and choices of the roles' variables that can be judged by themselves, by name."""
+def _options() -> dict[str, dict[str, t.Any]]:
     found: dict[str, dict[str, t.Any]] = {}
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for path in sorted(ROLES.glob("*/meta/argument_specs.yml")):
-        tree = yaml.load(path.read_text(encoding="utf-8"), loader)
-        for name, spec in tree["argument_specs"]["main"]["options"].items():
-            if spec.get("type") in _TYPES or "choices" in spec:
-                found[name] = {key: spec[key] for key in ("type", "choices") if key in spec}
+        found |= yaml.load(path.read_text(encoding="utf-8"), loader)["argument_specs"]["main"]["options"]
+    return found
+
+
+@functools.cache
+def specs() -> dict[str, dict[str, t.Any]]:
+    """Return type and choices of the roles' variables that can be judged by themselves, by name."""
+    return {
+        name: {key: spec[key] for key in ("type", "choices") if key in spec}
+        for name, spec in _options().items()
+        if spec.get("type") in _TYPES or "choices" in spec
+    }
+
+
+def texts_for_mappings(given: t.Mapping[str, t.Any]) -> list[Finding]:
+    """Return the variables of `-e` that are a text where a role wants a mapping. given: their values, by name.
+
+    NAME=VALUE makes a text of every value; a role would combine it with its own mapping, and end in Ansible's words.
+    """
+    found = []
+    for name, value in given.items():
+        if isinstance(value, str) and "{{" not in value and _options().get(name, {}).get("type") == "dict":
+            message = f"{value[:80]!r} is a text, and this variable is a mapping."
+            remedy = f'Write it as JSON: -e \'{{"{name}": {{"KEY": "VALUE"}}}}\', or in a file: -e @FILE.yml'
+            found.append(Finding("arguments.text", "error", f"{name} (-e)", message, remedy))
     return found
 
 

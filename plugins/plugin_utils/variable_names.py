@@ -10,11 +10,12 @@ roles, the playbooks and the plugins themselves: there is no list to keep.
 from __future__ import annotations
 
 import functools
+import json
 import pathlib
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import near_names
 
 COLLECTION = pathlib.Path(__file__).resolve().parents[2]
@@ -23,6 +24,9 @@ SHARED = frozenset({"k3s", "nccl"})
 _YAML = ("playbooks/*.yml", "playbooks/tasks/*.yml", "roles/*/*/*.yml", "roles/*/templates/*.j2")
 _CODE = ("plugins/action/*.py", "plugins/lookup/*.py", "plugins/filter/*.py", "plugins/plugin_utils/**/*.py")
 _SET = re.compile(r"(?m)^\s*register: *(\w+)")
+# A short name, such as `sparks`, is one that a playbook asks for: it has no prefix, and so no other mark.
+_ASKED = re.compile(r"(?<![\w.'\"])(?P<name>[a-z][a-z_]*)(?= is (?:not )?defined\b| \| default\()")
+_NEAR = 0.8  # how alike a name without our prefix must be to a short name to be taken for it: it may be the owner's own
 
 
 @functools.cache
@@ -65,6 +69,23 @@ def of_plugins() -> frozenset[str]:
     return _named(_CODE)[0]
 
 
+@functools.cache
+def _override_keys() -> frozenset[str]:
+    """Return the keys of a profile, which overrides may have, and the name of a variant."""
+    schema = json.loads((COLLECTION / "knowledge/schema/profile.json").read_text(encoding="utf-8"))
+    return frozenset({*schema["properties"], "variant"})
+
+
+@functools.cache
+def short_names() -> frozenset[str]:
+    """Return the variables without a prefix that playbooks read, such as sparks."""
+    texts = (path.read_text(encoding="utf-8") for pattern in _YAML[:2] for path in COLLECTION.glob(pattern))
+    found = {name for text in texts for name in _ASKED.findall(text)}
+    return frozenset(
+        name for name in found if not (ours(name) or name.startswith(("ansible_", "guard_", "inventory_")))
+    )
+
+
 def unknown(names: t.Iterable[str]) -> list[str]:
     """Return the names with a prefix of ours that nothing here reads."""
     candidates = sorted({name for name in names if ours(name)} - of_playbooks()[0])
@@ -78,6 +99,26 @@ def _meant(name: str, known: t.Sequence[str]) -> str:
     near = near_names.nearest(name.removeprefix(prefix), tails, 1)
     found = [prefix + near[0]] if near else near_names.nearest(name, known, 1, 0.85)
     return f"Did you mean {found[0]}?" if found else ""
+
+
+def short(given: t.Mapping[str, t.Any], *, alone: bool) -> list[Finding]:
+    """Return what is wrong with the names of `-e` that have no prefix of ours and that no playbook reads.
+
+    given: the values of `-e`, by name. alone: there is no inventory, whose own templates might read them. A name like one of
+    ours is an error, and any is if nothing else can read it; otherwise it is a warning.
+    """
+    found = []
+    for name in sorted(map(str, given)):
+        if name.startswith(("_", "ansible_", "guard_")) or ours(name) or name in short_names():
+            continue
+        near = near_names.alike(name, sorted(short_names()), 1, _NEAR)
+        remedy = f"Did you mean {near[0]}?" if near else "Remove it."
+        if name in _override_keys():
+            remedy = f'It is a key of k8s_dgx_overrides: -e \'{{"k8s_dgx_overrides": {{"{name}": …}}}}\''
+        severity: Severity = "error" if alone or near else "warning"
+        message = "no playbook of this collection reads a variable of this name."
+        found.append(Finding("variables.unread", severity, f"{name} (-e)", message, remedy))
+    return found
 
 
 def check(given: t.Mapping[str, str]) -> list[Finding]:

@@ -75,6 +75,21 @@ def test_a_host_without_its_comma_is_said_to_be_one(tmp_path: pathlib.Path) -> N
     assert all_hosts({"all": ["spark1"]}, sources=["absent"]) == "all"
 
 
+def test_a_file_that_ansible_could_not_read_is_named_before_the_advice(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "hosts.yml").write_text("all: {", encoding="utf-8")
+    with pytest.raises(
+        CollectionError, match=r"^-i hosts\.yml: if Ansible warns of it, above, .* The inventory has no hosts"
+    ):
+        all_hosts({"all": []}, sources=[str(tmp_path / "hosts.yml")])
+
+
+def test_where_addresses_suffice_they_are_what_is_asked_for() -> None:
+    """discover is not told to give the folder that discover writes."""
+    with pytest.raises(CollectionError, match=r"-i '192\.0\.2\.11,192\.0\.2\.12,'$") as told:
+        all_hosts({"all": []}, addresses=True)
+    assert "discover" not in str(told.value)
+
+
 def test_without_an_inventory_no_file_is_blamed_that_nobody_named() -> None:
     with pytest.raises(CollectionError, match="Give one with -i"):
         all_hosts({"all": []}, sources=["/etc/ansible/hosts"])

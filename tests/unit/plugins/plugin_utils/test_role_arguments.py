@@ -41,3 +41,21 @@ def test_every_role_s_own_defaults_pass() -> None:
         judged += len(set(plain) & set(role_arguments.specs()))
         assert role_arguments.judge("spark1", plain) == [], path
     assert judged > 30
+
+
+@pytest.mark.parametrize("name", ["k8s_dgx_overrides", "dgxspark_fabric", "k3s_registries"])
+def test_a_text_where_a_mapping_belongs_is_refused_with_how_to_write_one(name: str) -> None:
+    """-e k8s_dgx_overrides=two ended in "expected dicts but got a '_AnsibleTaggedStr'"."""
+    (found,) = role_arguments.texts_for_mappings({name: "two"})
+    assert found.severity == "error" and found.subject == f"{name} (-e)" and "'two'" in found.message
+    assert f'{{"{name}": {{' in found.remedy
+
+
+def test_mappings_templates_and_what_is_no_mapping_pass() -> None:
+    given = {
+        "k8s_dgx_overrides": {"variant": "two"},
+        "dgxspark_fabric": "{{ mine }}",
+        "k8s_dgx_recipe": "x.sh",
+        "sparks": "2",
+    }
+    assert role_arguments.texts_for_mappings(given) == []

@@ -66,3 +66,30 @@ def test_no_variable_of_guides_inventories_and_tests_is_refused() -> None:
     given = {name: where for name, where in found.items() if variable_names.ours(name)}
     assert len(given) > 140
     assert [str(each) for each in variable_names.check(given) if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("spark", "sparks"), ("logs", "log"), ("befor", "before"), ("log-text", "log_text")]
+)
+def test_a_name_like_a_short_one_of_ours_is_an_error_whoever_else_may_read_it(name: str, meant: str) -> None:
+    for alone in (True, False):
+        [found] = variable_names.short({name: "2"}, alone=alone)
+        assert (found.severity, found.subject) == ("error", f"{name} (-e)")
+        assert found.remedy == f"Did you mean {meant}?"
+
+
+def test_a_name_that_nothing_reads_is_an_error_without_an_inventory_and_a_warning_with_one() -> None:
+    """With one, its own templates may read it."""
+    [alone], [beside] = (variable_names.short({"colour": "red"}, alone=each) for each in (True, False))
+    assert (alone.severity, beside.severity) == ("error", "warning")
+    assert alone.remedy == "Remove it."
+
+
+def test_a_key_of_the_overrides_says_where_it_belongs() -> None:
+    [found] = variable_names.short({"variant": "two"}, alone=True)
+    assert found.remedy.endswith("""-e '{"k8s_dgx_overrides": {"variant": …}}'""")
+
+
+def test_short_names_and_names_of_others_pass() -> None:
+    names = ("sparks", "sort", "log", "log_text", "before", "after", "ansible_user", "k8s_dgx_recipe", "_raw_params")
+    assert variable_names.short(dict.fromkeys(names, "1"), alone=True) == []
