@@ -21,12 +21,12 @@ def alike(name: t.Any, known: t.Iterable[str], most: int = MOST, likeness: float
 
 
 def nearest(name: t.Any, known: t.Iterable[str], most: int = MOST, likeness: float = 0.6) -> list[str]:
-    """Return the names of `alike`, then those that begin with `name`; none if there are neither."""
+    """Return the names that begin with `name`, then those of `alike`; none if there are neither."""
     by_fold, wanted = _by_fold(known), _folded(name)
-    close = alike(name, by_fold.values(), most, likeness)
-    # A beginning is what people type of a long name: qwen3.5 of qwen3.5-122b-a10b-nvfp4.
-    begun = [by_fold[each] for each in sorted(by_fold) if len(wanted) > 2 and each.startswith(wanted)]
-    return [*close, *(each for each in begun if each not in close)][:most]
+    # A beginning is what people type of a long name: qwen3.5 of qwen3.5-122b-a10b-nvfp4. Among many, the likest.
+    begun = {by_fold[each] for each in by_fold if len(wanted) > 2 and each.startswith(wanted)}
+    first = alike(name, sorted(begun), most, 0.0)
+    return [*first, *(each for each in alike(name, by_fold.values(), most, likeness) if each not in begun)][:most]
 
 
 def _folded(name: t.Any) -> str:

@@ -65,6 +65,7 @@ def test_kinds_are_listed_in_one_step_and_the_same_by_a_module_with_an_environme
     assert [each["metadata"]["name"] for each in direct["objects"]] == [name for found in names for name in found]
     assert module["found"] == direct["found"]
     assert [each["metadata"]["name"] for each in elsewhere["objects"]] == ["other1"]
-    assert "the Kubernetes API did not answer: Could not create API client" in nowhere["msg"]
+    assert f"the Kubernetes API did not answer: there is no kubeconfig {tmp_path / 'nowhere'}" in nowhere["msg"]
+    assert "k8s_dgx_kubeconfig" in nowhere["msg"]
     for server in servers:
         server.shutdown()

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import pathlib
 import typing as t
 
 from ansible.errors import AnsibleError
@@ -161,7 +162,7 @@ def objects(
         said = answer(action._execute_module, "kubernetes.core.k8s_info", {**asked, **chosen}, task_vars)
         return list(said["resources"])
     except CollectionError as exc:
-        raise CollectionError(f"the Kubernetes API did not answer: {str(exc)[:300]}") from exc
+        raise CollectionError(f"the Kubernetes API did not answer: {_absent(action, place) or str(exc)[:300]}") from exc
 
 
 def others(action: Action, made: t.Iterable[Plain], place: Plain, task_vars: t.Any) -> list[Plain]:
@@ -219,6 +220,17 @@ def _is_here(action: Action) -> bool:
     """Whether a module would run on this machine, as this user, and without environment variables of its own (KUBECONFIG)."""
     local = getattr(action._connection, "transport", "") == "local" and not action._connection.become
     return local and not any(action._task.environment or ())
+
+
+def _absent(action: Action, place: Plain) -> str:
+    """Return what to do if the kubeconfig that was named is not on this machine, else ""."""
+    path = place.get("kubeconfig")
+    if not path or not _is_here(action) or pathlib.Path(path).exists():
+        return ""
+    return (
+        f"there is no kubeconfig {path} on the controller. Install K3s first (site.yml --tags k3s), which fetches it, or name yours in "
+        "k8s_dgx_kubeconfig."
+    )
 
 
 def _objects(asked: Plain, labels: t.Sequence[str], fields: t.Sequence[str]) -> list[Plain]:

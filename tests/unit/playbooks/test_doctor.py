@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pathlib
 
 import pytest
 
 from ansible_collections.dgxspark.cluster.tests.unit.owner import DOWN, HERE, NO_ANSIBLE, Owner, can_run
+from ansible_collections.dgxspark.cluster.tests.unit.tls import speaks_tls
 from ansible_collections.dgxspark.cluster.tests.unit.verify_inputs import Cluster
 
 pytestmark = pytest.mark.skipif(not can_run(), reason=NO_ANSIBLE)
@@ -30,6 +32,21 @@ def test_a_single_node_that_is_well_ends_with_exit_status_0_in_check_mode_too(ow
         assert report["hosts"][0]["journals"][0] == {"name": "kernel, this boot", "lines": 1, "error": None}
         assert "WELL: nothing wrong was seen on 1 host of 1" in output
         assert "changed=0" in output
+
+
+@pytest.mark.more
+def test_a_kubeconfig_at_the_default_path_is_anothers_where_the_inventory_has_no_k3s(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, certificate = owner.folder / "home", owner.folder / "ends-soon.pem"
+    speaks_tls(certificate)
+    user = {"client-certificate-data": base64.b64encode(certificate.read_bytes()).decode()}
+    (home / ".kube").mkdir(parents=True)
+    (home / ".kube/dgxspark.yml").write_text(json.dumps({"users": [{"user": user}]}), encoding="utf-8")
+    monkeypatch.setenv("HOME", str(home))
+    for chosen, told in (((), []), (("-e", "k8s_dgx_kubeconfig=~/.kube/dgxspark.yml"), ["the controller's kubeconfig"])):
+        _code, _output, report = owner.doctor({"spark1": HERE}, *chosen, topology="single")
+        assert [each["where"] for each in report["findings"] if each["id"].startswith("certificate.")] == told
 
 
 @pytest.mark.more

@@ -187,6 +187,9 @@ def _found(profile: str, overlays: tuple[str, ...], _stamp: tuple[tuple[str, int
     return named[0]
 
 
+_UNNAMED = "No model is named: -e k8s_dgx_model_profile=NAME, or -e k8s_dgx_recipe=FILE."
+
+
 def _unknown(profile: str, known: t.Mapping[str, Entry]) -> str:
     """Say what was probably meant: an id, or the profile of a model."""
     ids = {
@@ -195,8 +198,9 @@ def _unknown(profile: str, known: t.Mapping[str, Entry]) -> str:
     }
     near = list(dict.fromkeys(ids[each] for each in near_names.nearest(profile, ids)))
     told = f"Did you mean {near_names.either(near)}? " if near else ""
+    missing = f"There is no profile {profile!r}. {told}" if profile else f"{_UNNAMED} "
     return (
-        f"There is no profile {profile!r}. {told}`ansible-playbook dgxspark.cluster.models -e sparks=N` lists all {len(known)}; "
+        f"{missing}`ansible-playbook dgxspark.cluster.models -e sparks=N` lists all {len(known)}; "
         "dgxspark.cluster.profile makes one of a model's own files."
     )
 

@@ -111,3 +111,16 @@ def test_an_unknown_profile_names_the_three_nearest_and_not_all() -> None:
 def test_the_guide_of_models_is_what_the_planner_says() -> None:
     assert model_table.GUIDE.read_text(encoding="utf-8") == model_table.document(), "run tools/model_table.py"
     assert model_table.README.read_text(encoding="utf-8") == model_table.readme(), "run tools/model_table.py"
+
+
+def test_a_beginning_means_the_profiles_that_begin_so() -> None:
+    """'qwen3.6-35b' was answered with profiles of another model, and without the one that fits one Spark."""
+    with pytest.raises(CollectionError) as told:
+        launch_plan("qwen3.6-35b")
+    said = str(told.value).partition("Did you mean ")[2].partition("?")[0]
+    assert len(said) > 0 and all(each.startswith("qwen3.6-35b") for each in said.replace(" or ", ", ").split(", ")), told.value
+
+
+def test_no_name_at_all_asks_for_one() -> None:
+    with pytest.raises(CollectionError, match=r"^No model is named: -e k8s_dgx_model_profile=NAME, .*models -e sparks=N` lists"):
+        launch_plan("")
