@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -16,10 +17,22 @@ from .recipe_source import TEMPLATE, Line, Source
 
 OTHER_ENGINES = {
     "llama-server": "llama.cpp",
+    "llama-cli": "llama.cpp",
     "trtllm-serve": "TensorRT-LLM",
     "mpirun": "TensorRT-LLM",
     "atlas": "Atlas",
     "ollama": "Ollama",
+    "lmdeploy": "LMDeploy",
+    "text-generation-launcher": "TGI",
+}
+# Images of theirs, whose entry point is their server.
+_OTHER_IMAGES = {
+    "ggml-org/llama.cpp": "llama.cpp",
+    "nvidia/tensorrt-llm": "TensorRT-LLM",
+    "ollama/ollama": "Ollama",
+    "nvcr.io/nim/": "NIM",
+    "openmmlab/lmdeploy": "LMDeploy",
+    "text-generation-inference": "TGI",
 }
 KNOWN = (
     "vllm serve, python3 -m vllm.entrypoints.openai.api_server, sglang serve, python3 -m sglang.launch_server, each with or "
@@ -32,6 +45,8 @@ _MODULES = {
     "sglang.launch_server": "sglang",
     "sglang.srt.entrypoints.http_server": "sglang",
 }
+_OF_RAY = (("ray", "start"), ("ray", "stop"), ("ray", "status"))
+_RAY = "the plan starts each rank itself; none joins a Ray cluster."
 _SHELL = "a shell command: nothing in a recipe is run. What it creates must be in the image."
 _LOOSE = "it follows the end of a command, as a shell reads it: what precedes it ends the line."
 _HARMLESS = frozenset(
@@ -154,11 +169,19 @@ def not_ours(engine: str) -> str:
     return f"runtime: {engine}: only vLLM and SGLang can be served here."
 
 
+def other_engine(text: str) -> str:
+    """Return the engine that is not ours of which an image or a program is in a text, or ""."""
+    words = {word.rpartition("/")[2] for word in text.split()}
+    named = [engine for image, engine in _OTHER_IMAGES.items() if image in text]
+    return next(iter([*named, *(engine for program, engine in OTHER_ENGINES.items() if program in words)]), "")
+
+
 def take(found: Source, text: str, choice: str = "", where: str = "") -> None:
     """Put a text's engine command into a source. choice: which of several, from 1. Raises CollectionError if there is none."""
     served = _of_text(found, text, found.exported)
     if not served:
-        raise CollectionError(f"there is no command that starts an engine. Known: {KNOWN}.")
+        engine = other_engine(text)
+        raise CollectionError(not_ours(engine) if engine else f"there is no command that starts an engine. Known: {KNOWN}.")
     one = chosen(served, choice, where)
     if found.engine and found.engine != one.engine:
         raise CollectionError(f"runtime: {found.engine}, but the command starts {one.engine}.")
@@ -234,8 +257,11 @@ def _of_command(found: Source, command: recipe_shell.Command, exported: dict[str
         return None  # variables that are assigned but not exported are local to the text
     _downloads(found, words)
     own = {**exported, **dict(command.assigned)}
+    before = len(found.lines)
     one = served(found, words, own)
-    if one is None:
+    if one is None and any(pair in _OF_RAY for pair in itertools.pairwise(words)):
+        found.told(" ".join(words)[:80], "ours", _RAY)
+    elif one is None and len(found.lines) == before:  # otherwise what stands inside it has been told
         harmless = words[0] in _HARMLESS or words[:2] in (["docker", "pull"], ["docker", "rm"], ["docker", "stop"])
         why = _LOOSE if words[0].startswith("-") else _SHELL
         found.told(" ".join(words)[:80], "not used" if harmless else "refused", why)

@@ -232,12 +232,14 @@ def _compose(given: dict[str, str], document: Plain, choice: str, file: str) -> 
         else:
             made[str(name)] = taken
     if not made:
+        images = " ".join(_text(service.get("image")) for service in services.values() if isinstance(service, dict))
+        if engine := recipe_commands.other_engine(images):
+            raise CollectionError(recipe_commands.not_ours(engine))
         which = f"service {choice} starts none" if choice else "vLLM and SGLang are known"
         raise CollectionError(f"services: one that starts an engine is needed; {which}.")
     one = recipe_commands.chosen([taken for _found, taken in made.values()], "", file, list(made))
-    name, found = next((name, found) for name, (found, taken) in made.items() if taken is one)
+    found = next(found for found, taken in made.values() if taken is one)
     recipe_commands.put(found, one)
-    found.title = found.title or name
     found.lines += [Line(f"services.{other}", "not used", "it is not the service that is used.") for other in left]
     found.lines += [Line(str(key), "not used", _WHY["not used"]) for key in document if key != "services"]
     return found

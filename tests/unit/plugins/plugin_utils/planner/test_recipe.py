@@ -761,3 +761,44 @@ def test_a_number_that_the_engine_never_had_is_the_image_s_own(image: str, versi
     assert made["engine"]["version"] == version
     (line,) = [line for line in made["recipe"]["lines"] if line["text"] == f"image {image}"]
     assert ("image's own number" in line["why"] and "k8s_dgx_inspect_image" in line["why"]) == (version == "unknown")
+
+
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [
+        ("docker run -it --gpus all nvcr.io/nvidia/tensorrt-llm/release:1.2.0 trtllm-serve org/m --port 8355", "TensorRT-LLM"),
+        ("docker run -d --gpus all -p 11434:11434 ollama/ollama", "Ollama"),
+        ("docker run --gpus all -p 8000:8000 nvcr.io/nim/meta/llama-3.1-8b-instruct:latest", "NIM"),
+        ("docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda -m /models/m.gguf -ngl 99", "llama.cpp"),
+        ("docker run --gpus all ghcr.io/huggingface/text-generation-inference:3 --model-id org/m", "TGI"),
+        ("text-generation-launcher --model-id org/m", "TGI"),
+        ("sudo llama-cli -m m.gguf", "llama.cpp"),
+        ("lmdeploy serve api_server org/m", "LMDeploy"),
+        ("services: {llm: {image: 'ollama/ollama:latest', ports: ['11434:11434']}}", "Ollama"),
+    ],
+)
+def test_another_engines_command_is_named_as_such(line: str, engine: str) -> None:
+    """In a container too: that it starts nothing known is no answer to one who starts it every day."""
+    with pytest.raises(CollectionError, match=f"{re.escape(engine)}: only vLLM and SGLang can be served here"):
+        recipe.profile_of(line, "x.yml" if line.startswith("services") else "x.sh")
+
+
+RAY = """
+docker exec vllm bash -c "ray start --head --port 6379"
+docker exec vllm bash -c "ray start --address=192.168.100.10:6379"
+docker exec vllm ray status
+docker exec vllm vllm serve org/m --tensor-parallel-size 2
+"""
+
+
+def test_a_ray_cluster_is_told_once_and_as_what_the_plan_does_itself() -> None:
+    made = recipe.profile_of(RAY, "two.sh")
+    ray = [line for line in made["recipe"]["lines"] if "ray s" in line["text"]]
+    assert [line["became"] for line in ray] == ["ours"] * 3
+    assert all("starts each rank itself" in line["why"] for line in ray)
+
+
+def test_a_service_of_a_compose_file_is_called_by_its_model() -> None:
+    """A service's name, most often the engine's, says nothing: the plan was headed "vllm"."""
+    text = "services: {vllm: {image: 'vllm/vllm-openai:v0.12.0', command: '--model org/m --max-model-len 4096'}}"
+    assert recipe.profile_of(text, "compose.yml")["title"] == "org/m"
