@@ -44,7 +44,10 @@ def test_a_kubeconfig_at_the_default_path_is_anothers_where_the_inventory_has_no
     (home / ".kube").mkdir(parents=True)
     (home / ".kube/dgxspark.yml").write_text(json.dumps({"users": [{"user": user}]}), encoding="utf-8")
     monkeypatch.setenv("HOME", str(home))
-    for chosen, told in (((), []), (("-e", "k8s_dgx_kubeconfig=~/.kube/dgxspark.yml"), ["the controller's kubeconfig"])):
+    for chosen, told in (
+        ((), []),
+        (("-e", "k8s_dgx_kubeconfig=~/.kube/dgxspark.yml"), ["the controller's kubeconfig"]),
+    ):
         _code, _output, report = owner.doctor({"spark1": HERE}, *chosen, topology="single")
         assert [each["where"] for each in report["findings"] if each["id"].startswith("certificate.")] == told
 

@@ -91,6 +91,8 @@ def _headline(plan: t.Mapping[str, t.Any]) -> str:
         text += f" where more than {memory['free_needed_gib']:g} GiB are free; these nodes were not measured"
     if any(finding["rule"] == "facts.unjudged" for finding in plan["findings"]):
         text += " - the model is not known, and not every rule could be judged"
+    elif text == "UNPROVEN":
+        text += " - no rule forbids it, and no measured run proves it"
     return text
 
 
@@ -149,7 +151,7 @@ def serving_table(plan: t.Mapping[str, t.Any], recommendation: t.Mapping[str, t.
         f"verdict   {_headline(plan)}",
         f"judged    {judged.line(plan['not_judged'])}",
         f"engine    {engine['name']} {engine['version']}, image {engine['image'] or 'not named'}",
-        f"spread    {parallel['nodes']} nodes, tp {parallel['tp']}, pp {parallel['pp']}, ep {parallel['ep']}",
+        f"spread    {parallel['nodes']} node{'s' * (parallel['nodes'] != 1)}, tp {parallel['tp']}, pp {parallel['pp']}, ep {parallel['ep']}",
         *_choice(recommendation or {}),
         *memory_lines(plan["memory"]),
         *_estimate(plan["estimate"]),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import pathlib
 import re
 import typing as t
 from dataclasses import dataclass, field
@@ -119,10 +120,16 @@ def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> s
     return f"engine.name is {_engine(over)['name']}, not {engine['name']} as in the layer below: dropped {', '.join(said) or 'nothing'}."
 
 
+def _shipped(entry: Entry) -> bool:
+    return pathlib.Path(entry.get("origin", "")).parent == knowledge.ELSEWHERE[KIND][0]
+
+
 def _on(base: Entry, own: Entry) -> Entry:
     """Merge a profile over its base; if the two name one setting differently, the profile's own wins."""
     if _changes_engine(base, own):
-        dropped = [*base.get("dropped", ()), _left_behind(base, own)]
+        # A shipped profile that names another engine says all that this one needs: no owner has lost anything.
+        left = [] if _shipped(own) else [_left_behind(base, own)]
+        dropped = [*base.get("dropped", ()), *left]
         base = {key: value for key, value in base.items() if key not in ("engine", *_ENGINES_OWN)} | {
             "dropped": dropped
         }

@@ -181,7 +181,9 @@ def take(found: Source, text: str, choice: str = "", where: str = "") -> None:
     served = _of_text(found, text, found.exported)
     if not served:
         engine = other_engine(text)
-        raise CollectionError(not_ours(engine) if engine else f"there is no command that starts an engine. Known: {KNOWN}.")
+        raise CollectionError(
+            not_ours(engine) if engine else f"there is no command that starts an engine. Known: {KNOWN}."
+        )
     one = chosen(served, choice, where)
     if found.engine and found.engine != one.engine:
         raise CollectionError(f"runtime: {found.engine}, but the command starts {one.engine}.")

@@ -118,9 +118,13 @@ def test_a_beginning_means_the_profiles_that_begin_so() -> None:
     with pytest.raises(CollectionError) as told:
         launch_plan("qwen3.6-35b")
     said = str(told.value).partition("Did you mean ")[2].partition("?")[0]
-    assert len(said) > 0 and all(each.startswith("qwen3.6-35b") for each in said.replace(" or ", ", ").split(", ")), told.value
+    assert len(said) > 0 and all(each.startswith("qwen3.6-35b") for each in said.replace(" or ", ", ").split(", ")), (
+        told.value
+    )
 
 
 def test_no_name_at_all_asks_for_one() -> None:
-    with pytest.raises(CollectionError, match=r"^No model is named: -e k8s_dgx_model_profile=NAME, .*models -e sparks=N` lists"):
+    with pytest.raises(
+        CollectionError, match=r"^No model is named: -e k8s_dgx_model_profile=NAME, .*models -e sparks=N` lists"
+    ):
         launch_plan("")

@@ -766,7 +766,10 @@ def test_a_number_that_the_engine_never_had_is_the_image_s_own(image: str, versi
 @pytest.mark.parametrize(
     ("line", "engine"),
     [
-        ("docker run -it --gpus all nvcr.io/nvidia/tensorrt-llm/release:1.2.0 trtllm-serve org/m --port 8355", "TensorRT-LLM"),
+        (
+            "docker run -it --gpus all nvcr.io/nvidia/tensorrt-llm/release:1.2.0 trtllm-serve org/m --port 8355",
+            "TensorRT-LLM",
+        ),
         ("docker run -d --gpus all -p 11434:11434 ollama/ollama", "Ollama"),
         ("docker run --gpus all -p 8000:8000 nvcr.io/nim/meta/llama-3.1-8b-instruct:latest", "NIM"),
         ("docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda -m /models/m.gguf -ngl 99", "llama.cpp"),
@@ -802,3 +805,12 @@ def test_a_service_of_a_compose_file_is_called_by_its_model() -> None:
     """A service's name, most often the engine's, says nothing: the plan was headed "vllm"."""
     text = "services: {vllm: {image: 'vllm/vllm-openai:v0.12.0', command: '--model org/m --max-model-len 4096'}}"
     assert recipe.profile_of(text, "compose.yml")["title"] == "org/m"
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-oss-120b", "nvidia/Qwen3.6-35B-A3B-NVFP4"])
+def test_a_format_that_the_checkpoint_does_not_have_is_no_warning(model: str) -> None:
+    """An SGLang build without a release may choose any quantization, but not that of another checkpoint."""
+    text = (
+        f"docker run --gpus all lmsysorg/sglang:spark python3 -m sglang.launch_server --model-path {model} --port 30000"
+    )
+    assert "settings.moe-wna16" not in findings(recipe.profile_of(text, "run.sh"))

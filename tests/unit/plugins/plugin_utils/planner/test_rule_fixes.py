@@ -229,7 +229,7 @@ CASES: dict[str, Case] = {
         {"tp": 2, "pp": 2}, version="0.5.23",
     ),
     "context.over-native-rope": Case(GLM, {"context_length": 400000}),
-    "settings.moe-wna16": Case("qwen3-coder-30b-a3b-instruct-fp8", {"quantization": "awq"}),
+    "settings.moe-wna16": Case("qwen3-coder-30b-a3b-instruct-fp8", {"quantization": "awq"}, method="awq"),
     "settings.quantization-other": Case(FP8, {"quantization": "modelopt_fp8"}, method="fp8"),
     "settings.quantization-other-vllm": Case(
         VLLM, {"quantization": "fp8", "speculative_config": None}, method="compressed-tensors"

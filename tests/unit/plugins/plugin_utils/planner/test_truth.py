@@ -339,7 +339,20 @@ def test_a_share_that_the_engine_works_out_is_no_trouble() -> None:
 
 
 def test_what_a_change_of_engine_leaves_behind_is_told_in_words() -> None:
-    told = next(f["message"] for f in planned("qwen3.5-122b-a10b-nvfp4")["findings"] if f["rule"] == "engine.changed")
+    """To an owner whose own file names another engine; a shipped profile that does says all that it needs."""
+    shipped = "qwen3.5-122b-a10b-nvfp4"
+    assert not [f for f in planned(shipped)["findings"] if f["rule"] == "engine.changed"]
+    engine = {"name": "sglang", "version": "0.5.12"}
+    source = [{"of": "engine", "from": "own choice", "verified": "inferred"}]
+    own = {
+        "id": "mine",
+        "title": "Ours",
+        "extends": f"{shipped}-vllm",
+        "proven": "untested",
+        "source": source,
+        "engine": engine,
+    }
+    told = next(f["message"] for f in planned(own)["findings"] if f["rule"] == "engine.changed")
     assert told.endswith("mods (fix-qwen3.5-autoround, fix-qwen3.5-chat-template), note.")
 
 
