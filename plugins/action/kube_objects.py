@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_objects import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, rollout
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.running import selectors
 
 
 class ActionModule(ControllerAction):
@@ -18,8 +19,13 @@ class ActionModule(ControllerAction):
 
     def act(self, asked: Plain) -> Plain:
         """Return the objects; failed with the reason if the API does not answer."""
+        instance = asked["instance"]
+        if instance:
+            asked = {**asked, "label_selectors": [*asked["label_selectors"], *selectors(instance)]}
         found = [self._list(asked, each) for each in asked["kinds"]]
-        return {"found": found, "objects": [each for kind in found for each in kind]}
+        objects = [each for kind in found for each in kind]
+        kept = {"kept": rollout.kept(objects, instance)} if instance else {}
+        return {"found": found, "objects": objects, **kept}
 
     def _list(self, asked: Plain, each: Plain) -> list[Plain]:
         place = ask.where({**asked, "namespace": each["namespace"] or asked["namespace"]})

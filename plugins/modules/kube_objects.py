@@ -45,6 +45,9 @@ options:
   namespace:
     description: The namespace of the objects. Without it, all namespaces.
     type: str
+  instance:
+    description: Only the objects of this instance, which are then returned in RV(kept), too.
+    type: str
   label_selectors:
     description: Labels that the objects must have.
     type: list
@@ -77,6 +80,12 @@ objects:
   type: list
   elements: dict
   returned: success
+kept:
+  description: >-
+    The objects of O(instance) in the format of M(dgxspark.cluster.kube_serving), which M(dgxspark.cluster.kube_change) accepts, so that it
+    can be served again; C(head) is empty where nothing is served.
+  type: dict
+  returned: with O(instance)
 """
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only import controller_only
@@ -91,6 +100,7 @@ KIND: dict[str, dict[str, object]] = {
 ARGUMENTS: dict[str, dict[str, object]] = {
     "kinds": {"type": "list", "elements": "dict", "required": True, "options": KIND},
     "namespace": {"type": "str"},
+    "instance": {"type": "str"},
     "label_selectors": {"type": "list", "elements": "str", "default": []},
     "kubeconfig": {"type": "path"},
     "context": {"type": "str"},

@@ -10,7 +10,7 @@ short_description: Install or remove the memory guard on a node
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
-  - Writes the files that M(dgxspark.cluster.memory_guard_plan) made, enables their units, and gives running
+  - Writes the files that M(dgxspark.cluster.unit_plan) made, enables their units, and gives running
     daemons their OOM score. No daemon but those in O(restart) is restarted.
   - Files of an earlier plan are removed; a record on the node says which are ours.
 extends_documentation_fragment:

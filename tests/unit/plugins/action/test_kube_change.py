@@ -1,4 +1,4 @@
-"""The actions kube_change and kube_kept against a scripted API: an instance's objects are read from the cluster, and a change is chosen."""
+"""The actions kube_change and kube_objects against a scripted API: an instance's objects are read from the cluster, and a change is chosen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Plain]]:
     there: dict[str, list[Plain]] = {}
 
     def objects(
-        _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], _vars: t.Any
+        _action: t.Any, kind: tuple[str, str], place: Plain, labels: t.Sequence[str], *_more: t.Any
     ) -> list[Plain]:
         own = kind[1] in ("StatefulSet", "ConfigMap", "NetworkPolicy", "Role", "RoleBinding", "Service", "Pod")
         if list(labels) == image.OURS:
@@ -60,9 +60,9 @@ def test_another_plan_is_replaced_and_can_be_put_back(cluster: dict[str, list[Pl
     assert run("kube_change", served=old, judge=False, **OWN)["switched"] == []
     assert run("kube_change", served=old, judge=False, restart=True, **OWN)["action"] == "replace"
     kinds = [{"api_version": "apps/v1", "kind": "StatefulSet"}, {"api_version": "v1", "kind": "ConfigMap"}]
-    kept = run("kube_kept", kinds=kinds, **OWN)["kept"]
+    kept = run("kube_objects", kinds=kinds, **OWN)["kept"]
     assert (kept["plan"], len(kept["workers"]), kept["head"]) == (old["plan"], 3, old["head"])
-    # What kube_kept returns is what kube_change takes.
+    # What kube_objects keeps of an instance is what kube_change takes.
     assert run("kube_change", served=kept, judge=False, **OWN)["action"] == "none"
 
 
@@ -102,6 +102,6 @@ def test_an_api_that_does_not_answer_is_one_failure(monkeypatch: pytest.MonkeyPa
         raise ask.CollectionError("the Kubernetes API did not answer: refused")
 
     monkeypatch.setattr(ask, "objects", refuse)
-    assert run("kube_kept", kinds=[{"api_version": "v1", "kind": "ConfigMap"}], **OWN)["msg"].startswith(
-        "dgxspark.cluster.kube_kept: the Kubernetes API did not answer"
+    assert run("kube_objects", kinds=[{"api_version": "v1", "kind": "ConfigMap"}], **OWN)["msg"].startswith(
+        "dgxspark.cluster.kube_objects: the Kubernetes API did not answer"
     )
