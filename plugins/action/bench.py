@@ -18,10 +18,10 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the report; failed if a level is failed or garbage. Check mode sends no requests."""
-        folders = asked.pop("knowledge_dirs")
-        given: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
+        folders = args.pop("knowledge_dirs")
+        given: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in args.items()}
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode sends no requests."}
         return report.result(run(BenchRequest(**given), known.load(folders), say))

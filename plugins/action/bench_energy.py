@@ -15,10 +15,10 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the report with each level's energy. A level that is not good fails no task here: that one measured has said it."""
-        once, whole = (self.of_hosts(asked[key], {}) for key in ("once", "whole"))
-        nodes = {host: energy.readings(once.get(host) or {}, whole.get(host) or {}) for host in asked["hosts"]}
-        clock = energy.readings(once.get(asked["clock"]) or {}, {}) if asked["clock"] else None
-        found = report.result(energy.joined(asked["bench"], nodes, clock))
+        once, whole = (self.of_hosts(args[key], {}) for key in ("once", "whole"))
+        nodes = {host: energy.readings(once.get(host) or {}, whole.get(host) or {}) for host in args["hosts"]}
+        clock = energy.readings(once.get(args["clock"]) or {}, {}) if args["clock"] else None
+        found = report.result(energy.joined(args["bench"], nodes, clock))
         return {name: found[name] for name in ("bench", "table", "problem")}

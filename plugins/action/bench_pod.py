@@ -25,33 +25,33 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the report; failed if a level is failed or garbage. Check mode creates no pod."""
-        served = bench_pod.Served(asked["instance"], asked["image"], asked["secret"])
+        served = bench_pod.Served(args["instance"], args["image"], args["secret"])
         given: Plain = {
-            name: tuple(asked[name]) if isinstance(asked[name], list) else asked[name] for name in bench.ARGUMENTS
+            name: tuple(args[name]) if isinstance(args[name], list) else args[name] for name in bench.ARGUMENTS
         }
-        wanted = BenchRequest(asked["url"], key_file=bench_pod.key_file(served), place="pod", **given)
-        what = known.load(asked["knowledge_dirs"])
+        wanted = BenchRequest(args["url"], key_file=bench_pod.key_file(served), place="pod", **given)
+        what = known.load(args["knowledge_dirs"])
         works(wanted, what)  # fails here if a workload is unknown, before a pod asks for it
         document, run = bench_pod.asked(wanted, what), secrets.token_hex(4)
-        needs, pod = bench_pod.objects(served, document, asked["host"], asked["kubernetes"], asked["timeout"], run)
+        needs, pod = bench_pod.objects(served, document, args["host"], args["kubernetes"], args["timeout"], run)
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode creates no pod and sends no requests."}
-        log = self._ran(asked, needs, pod)
-        return report.result(bench_pod.report(log, f"{asked['image']} on {asked['host']}"))
+        log = self._ran(args, needs, pod)
+        return report.result(bench_pod.report(log, f"{args['image']} on {args['host']}"))
 
-    def _ran(self, asked: Plain, needs: list[Plain], pod: Plain) -> str:
+    def _ran(self, args: Plain, needs: list[Plain], pod: Plain) -> str:
         """Return the pod's log. Removes leftovers of killed runs first."""
-        runner = Runner(self, asked, pod["metadata"]["namespace"], self.task_vars)
-        selector, name, self._told = bench_pod.selector(asked["instance"]), pod["metadata"]["name"], 0
+        runner = Runner(self, args, pod["metadata"]["namespace"], self.task_vars)
+        selector, name, self._told = bench_pod.selector(args["instance"]), pod["metadata"]["name"], 0
         there = runner.listed("Pod", selector)
         bench_pod.alone(there)
         there += runner.listed("ConfigMap", selector)
         runner.remove(sorted({each["metadata"]["name"] for each in there}))
         look = functools.partial(bench_pod.alone, own=name)
         bound = "dgxspark_bench_timeout"
-        _digest, log = runner.run(Job(needs, pod, asked["host"], asked["timeout"], selector, bound, look, self._hear))
+        _digest, log = runner.run(Job(needs, pod, args["host"], args["timeout"], selector, bound, look, self._hear))
         self._hear(log)
         return log
 

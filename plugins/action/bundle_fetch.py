@@ -18,15 +18,15 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return whether it was fetched, and the artefact as it is now."""
-        artefact = from_plain(Artefact, asked["artefact"], "artefact")
-        logins = registry.logins(asked["logins"])
-        mirrors = {str(key): str(value) for key, value in asked["mirrors"].items()}
+        artefact = from_plain(Artefact, args["artefact"], "artefact")
+        logins = registry.logins(args["logins"])
+        mirrors = {str(key): str(value) for key, value in args["mirrors"].items()}
         try:
             with http_client.client() as client:
-                way = get.Way(client, mirrors, logins, asked["refresh"])
-                had = get.have(asked["folder"], artefact, way, check=self._task.check_mode)
+                way = get.Way(client, mirrors, logins, args["refresh"])
+                had = get.have(args["folder"], artefact, way, check=self._task.check_mode)
         except OSError as exc:
             raise CollectionError(str(exc)) from exc
         there = {"artefact": to_plain(had.there)} if had.there else {}

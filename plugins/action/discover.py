@@ -22,14 +22,12 @@ class ActionModule(ControllerAction):
     reported = ("hosts",)
     _supports_diff = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return `ok`, and the lines to show; the caller fails if it is not ok."""
         hostvars: t.Any = self.task_vars.get("hostvars") or {}
-        hosts = {name: {**seen, "reach": _reach(hostvars, name)} for name, seen in asked["hosts"].items()}
-        made = discover(hosts, asked["keep_names"], asked["knowledge_dirs"])
-        return lay_down(
-            made, asked["path"], asked["overwrite"], self._task.check_mode, config=not constants.CONFIG_FILE
-        )
+        hosts = {name: {**seen, "reach": _reach(hostvars, name)} for name, seen in args["hosts"].items()}
+        made = discover(hosts, args["keep_names"], args["knowledge_dirs"])
+        return lay_down(made, args["path"], args["overwrite"], self._task.check_mode, config=not constants.CONFIG_FILE)
 
 
 def _reach(hostvars: t.Any, name: str) -> dict[str, t.Any]:

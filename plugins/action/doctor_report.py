@@ -25,14 +25,14 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the report and its table."""
         plan = self.variable("dgxspark_plan")
         read = {name: self.of_hosts(name, only=plan["hosts"]) for name in OF_HOST}
         hosts = {host: doctor_report.seen(*(read[name][host] for name in OF_HOST)) for host in read[OF_HOST[0]]}
         options = {key: self.variable(f"sriov_roce_{key}") for key in ("trust", "spoof_check")}
         meta = {
-            **asked,
+            **args,
             "finished": knowledge.now(),
             "versions": self.versions(),
             "vf_options": {key: value for key, value in options.items() if value is not None},
@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
         hardware, dirs = hardware_name(self.variable("dgxspark_fabric", {})), self.owner_dirs()
         if self.variable("spark_power_state") == "present":
             meta["clock_limit"] = power.limit(hardware, self.variable("spark_power_clock_mhz"), dirs)
-        meta["certificates"] = self._certificates(asked["kubeconfig_file"], list(plan["hosts"]))
+        meta["certificates"] = self._certificates(args["kubeconfig_file"], list(plan["hosts"]))
         return doctor_report.build(plan, hosts, hardware, meta, dirs)
 
     def _certificates(self, kubeconfig: str | None, hosts: list[str]) -> Plain:

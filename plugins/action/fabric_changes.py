@@ -17,16 +17,16 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the differences, the reasons not to apply them, and netplan's file."""
         host, plan, node = (self.variable(name) for name in ("inventory_hostname", "dgxspark_plan", "dgxspark_roce"))
         if not plan or not node or host not in plan["hosts"]:
             raise CollectionError(f"{host} has not been read (dgxspark_roce) or planned (dgxspark_plan) yet.")
-        planned, parts = plan["hosts"][host], asked["parts"]
-        options = {key: asked[key] for key in ("trust", "spoof_check", "reset_stranded")}
-        where = (asked["path"], asked["foreign_stanzas"])
+        planned, parts = plan["hosts"][host], args["parts"]
+        options = {key: args[key] for key in ("trust", "spoof_check", "reset_stranded")}
+        where = (args["path"], args["foreign_stanzas"])
         found: Plain = to_plain(changes.changes(planned, node, options, parts, *where))
         if "netplan" in parts:
             there = read_in(Node, node, host).netplan
-            found["netplan"] = to_plain(netplan_file.file_of(planned, there, asked["path"]))
+            found["netplan"] = to_plain(netplan_file.file_of(planned, there, args["path"]))
         return found

@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the plan, and why the nodes contradict the inventory if they do."""
         settings = self.variable("dgxspark_fabric", {})
         hosts = self.variable("groups").get(group_name(settings), [])

@@ -22,17 +22,17 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the report and the table."""
-        strangers = [name for name in asked["results"] if name not in RESULTS]
+        strangers = [name for name in args["results"] if name not in RESULTS]
         if strangers:
             raise CollectionError(f"results: there is no step {strangers[0]!r}. Known: {', '.join(RESULTS)}.")
         plan, name = self.variable("dgxspark_plan"), hardware_name(self.variable("dgxspark_fabric", {}))
         dirs = self.owner_dirs()
-        meta = {key: asked[key] for key in ("started", "plan_fault")}
+        meta = {key: args[key] for key in ("started", "plan_fault")}
         meta |= {"finished": knowledge.now(), "versions": self.versions()}
         known = {"bands": knowledge.load("bands", dirs), "knowledge_dirs": tuple(dirs)}
         thresholds = hardware.thresholds(name, dirs)
         seen = self.of_hosts("__verify_seen", EARLIER, only=plan["hosts"])
-        evidence = evidence_of(plan, seen, thresholds, {**asked["results"], **meta, **known})
-        return build_report(evidence, meta, mode=mode_of(knowledge.get("modes", asked["mode"], dirs), STEP_IDS))
+        evidence = evidence_of(plan, seen, thresholds, {**args["results"], **meta, **known})
+        return build_report(evidence, meta, mode=mode_of(knowledge.get("modes", args["mode"], dirs), STEP_IDS))

@@ -19,7 +19,7 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return who sends what, and when."""
         plan, name = self.variable("dgxspark_plan"), hardware_name(self.variable("dgxspark_fabric", {}))
         seen = self.of_hosts("__verify_seen", EARLIER, only=plan["hosts"])

@@ -18,16 +18,16 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the table, and the changes and findings by host, and what site.yml would refuse."""
         changes: Plain = {}
         findings: Plain = {}
-        for name in asked["registers"]:
+        for name in args["registers"]:
             for host, found in self.of_hosts(name, {}).items():
                 if "changes" in found:
                     changes.setdefault(host, []).extend(found["changes"])
                     findings.setdefault(host, []).extend(found["findings"])
-        told = (changes, findings) if asked["registers"] else ()
+        told = (changes, findings) if args["registers"] else ()
         plan = self.variable("dgxspark_plan")
         return {
             "table": table(plan, *told),

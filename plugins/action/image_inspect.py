@@ -24,16 +24,16 @@ class ActionModule(ControllerAction):
     initial = {"read": False, "files": []}  # noqa: RUF012 - never changed
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the entries as files; writes nothing."""
-        overlays, timeout_s = asked["knowledge_dirs"], asked["timeout"]
+        overlays, timeout_s = args["knowledge_dirs"], args["timeout"]
         try:
-            needs, pod = inspect.objects(asked["image"], asked["host"], asked["kubernetes"], timeout_s, overlays)
+            needs, pod = inspect.objects(args["image"], args["host"], args["kubernetes"], timeout_s, overlays)
             if self._task.check_mode:
                 return {}
-            runner = Runner(self, asked, pod["metadata"]["namespace"], self.task_vars)
-            digest, log = runner.run(Job(needs, pod, asked["host"], timeout_s, inspect.selector(pod)))
-            made = image_entries(read_image_report(log), asked["image"], digest, asked["folder"], overlays)
+            runner = Runner(self, args, pod["metadata"]["namespace"], self.task_vars)
+            digest, log = runner.run(Job(needs, pod, args["host"], timeout_s, inspect.selector(pod)))
+            made = image_entries(read_image_report(log), args["image"], digest, args["folder"], overlays)
         except CollectionError as exc:
-            raise CollectionError(f"{asked['image']}: {exc}") from exc
+            raise CollectionError(f"{args['image']}: {exc}") from exc
         return {"read": True, "digest": digest, **image_summary(made)}

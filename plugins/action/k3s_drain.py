@@ -24,42 +24,42 @@ class ActionModule(ControllerAction):
     initial = {"nodes": []}  # noqa: RUF012 - never changed
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the nodes that were drained, or given back."""
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode drains no node."}
-        self.kubectl = asked["kubectl"]
-        return self._drain(asked) if asked["state"] == "drained" else self._give_back(asked)
+        self.kubectl = args["kubectl"]
+        return self._drain(args) if args["state"] == "drained" else self._give_back(args)
 
-    def _drain(self, asked: Plain) -> Plain:
-        (name,) = asked["names"]
+    def _drain(self, args: Plain) -> Plain:
+        (name,) = args["names"]
         self.result["changed"] = True
         if name not in drained.theirs(from_json(self._run("get", "nodes", "--output=json"), "kubectl")):
             self._patch(name, drained.cordon())
         # With --force: a benchmark's pods have no controller, and kubectl would refuse to evict them.
-        flags = ["--delete-emptydir-data", "--force", f"--timeout={asked['timeout']}s"]
+        flags = ["--delete-emptydir-data", "--force", f"--timeout={args['timeout']}s"]
         try:
-            self._run("drain", name, f"--pod-selector={asked['selector']}", *flags)
+            self._run("drain", name, f"--pod-selector={args['selector']}", *flags)
         except CollectionError as exc:
-            self._give_back({**asked, "timeout": 0})
+            self._give_back({**args, "timeout": 0})
             raise CollectionError(
-                f"{name} runs ranks ({', '.join(asked['ranks'])}), and they were not gone within {asked['timeout']} s: {exc} Nothing was "
+                f"{name} runs ranks ({', '.join(args['ranks'])}), and they were not gone within {args['timeout']} s: {exc} Nothing was "
                 "changed. Stop the model first (k8s_dgx_state=absent)."
             ) from exc
         return {"nodes": [name]}
 
-    def _give_back(self, asked: Plain) -> Plain:
-        until = time.monotonic() + asked["timeout"]
+    def _give_back(self, args: Plain) -> Plain:
+        until = time.monotonic() + args["timeout"]
         while True:  # the server may be the node that was restarted
             try:
                 left = drained.ours(from_json(self._run("get", "nodes", "--output=json"), "kubectl"))
-                names = [name for name in asked["names"] if name in left]
+                names = [name for name in args["names"] if name in left]
                 for name in names:
                     self._patch(name, drained.uncordon())
                 return {"changed": bool(names) or self.result["changed"], "nodes": names}
             except CollectionError as exc:
                 if time.monotonic() > until:
-                    raise CollectionError(drained.stays(asked["names"], str(exc))) from exc
+                    raise CollectionError(drained.stays(args["names"], str(exc))) from exc
             time.sleep(PAUSE_S)
 
     def _patch(self, name: str, patch: str) -> None:

@@ -18,15 +18,15 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what the cluster says of itself, never the token; or what became of the node that leaves."""
-        if asked["leaves"]:
-            node = {"api_version": "v1", "kind": "Node", "name": asked["leaves"], "state": "absent"}
-            return ask.k8s(self, node | ask.where(asked), self.task_vars)
-        token = joined.read_token(asked["token_file"]) if asked["token_file"] else None
-        seen = joined.ask(asked["url"], token)
+        if args["leaves"]:
+            node = {"api_version": "v1", "kind": "Node", "name": args["leaves"], "state": "absent"}
+            return ask.k8s(self, node | ask.where(args), self.task_vars)
+        token = joined.read_token(args["token_file"]) if args["token_file"] else None
+        seen = joined.ask(args["url"], token)
         nodes, ranks = (
-            ask.objects(self, ("v1", kind), ask.where(asked), labels, self.task_vars)
+            ask.objects(self, ("v1", kind), ask.where(args), labels, self.task_vars)
             for kind, labels in (("Node", ()), ("Pod", joined.RANKS))
         )
         return {"cluster": to_plain(joined.with_nodes(seen, nodes, ranks))}

@@ -16,7 +16,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     reported = ("machine", "server", "archives", "joined")
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the plan; failed if something prevents it."""
         groups, fabric = self.variable("groups"), self.variable("dgxspark_fabric", {})
         given = {
@@ -25,10 +25,10 @@ class ActionModule(ControllerAction):
             "agents": groups.get(self.variable("k3s_agent_group"), []),
             "fabric": fabric,
             "sparks": groups.get(fabric.get("group", "dgx"), []),
-            "machine": asked["machine"],
-            "server": asked["server"],
-            "joined": asked["joined"],
-            "archives_seen": [result.get("stat") for result in asked["archives"]],
+            "machine": args["machine"],
+            "server": args["server"],
+            "joined": args["joined"],
+            "archives_seen": [result.get("stat") for result in args["archives"]],
         }
         name, hostvars = self.variable("inventory_hostname"), self.task_vars["hostvars"]
         made = plan.plan_of_inventory(name, given, hostvars, self.owner_dirs())

@@ -25,29 +25,29 @@ class ActionModule(ControllerAction):
     initial = {"problems": []}  # noqa: RUF012 - never changed
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return nothing if all is well; failed with the problems otherwise. Check mode does not poll."""
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode has changed no node."}
-        plans = {host: plan for host, plan in self.of_hosts(asked["plans"]).items() if plan}
-        until = time.monotonic() + asked["timeout"]
+        plans = {host: plan for host, plan in self.of_hosts(args["plans"]).items() if plan}
+        until = time.monotonic() + args["timeout"]
         while True:
-            found = self._look(asked, plans) if asked["kubectl"] else self._ask(asked, plans)
+            found = self._look(args, plans) if args["kubectl"] else self._ask(args, plans)
             if not found:
                 return {}
             if time.monotonic() > until:
                 return {"failed": True, "problems": found, "msg": " ".join(found)}
             time.sleep(INTERVAL_S)
 
-    def _ask(self, asked: Plain, plans: Plain) -> list[str]:
+    def _ask(self, args: Plain, plans: Plain) -> list[str]:
         try:
-            listed = ask.objects(self, ("v1", "Node"), ask.where(asked), [], self.task_vars)
+            listed = ask.objects(self, ("v1", "Node"), ask.where(args), [], self.task_vars)
         except CollectionError as exc:
             return [str(exc)]
         return [str(finding) for finding in problems({"items": listed}, plans)]
 
-    def _look(self, asked: Plain, plans: Plain) -> list[str]:
-        arguments = {"argv": [*asked["kubectl"], *ASK]}
+    def _look(self, args: Plain, plans: Plain) -> list[str]:
+        arguments = {"argv": [*args["kubectl"], *ASK]}
         said = self._execute_module(
             module_name="ansible.builtin.command", module_args=arguments, task_vars=self.task_vars
         )

@@ -15,8 +15,8 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the turns."""
-        groups, plans = self.variable("groups"), self.of_hosts(asked["plans"], {})
+        groups, plans = self.variable("groups"), self.of_hosts(args["plans"], {})
         order = [host for name in ("server", "agent") for host in groups.get(self.variable(f"k3s_{name}_group"), [])]
         return {"turns": turns(plans, [host for host in order if host in self.variable("ansible_play_hosts")])}

@@ -17,21 +17,21 @@ class ActionModule(ControllerAction):
     _supports_diff = True
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what changed, object by object."""
-        if not asked["objects"]:
+        if not args["objects"]:
             return {"objects": []}
-        more = ask.where(asked)
-        if asked["wait_for"]:
-            condition = {"type": asked["wait_for"], "status": "True"}
+        more = ask.where(args)
+        if args["wait_for"]:
+            condition = {"type": args["wait_for"], "status": "True"}
             more |= {"wait": True, "wait_timeout": 60, "wait_sleep": 1, "wait_condition": condition}
         objects, stays = beside.kept(
-            asked["objects"], ask.others(self, asked["objects"], ask.where(asked), self.task_vars)
+            args["objects"], ask.others(self, args["objects"], ask.where(args), self.task_vars)
         )
         if not objects:
             return {"objects": stays}
         said = group.put(self, objects, more, self.task_vars)
         if said.get("failed"):
             return said
-        result = apply.outcome(objects, said, asked["after"] if self._task.check_mode else [])
+        result = apply.outcome(objects, said, args["after"] if self._task.check_mode else [])
         return {**result, "objects": [*result["objects"], *stays]}

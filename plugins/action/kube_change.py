@@ -26,22 +26,22 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what happens to the instance, what it has, and why the planned ranks could not start."""
-        there = ask.of_instance(self, asked, OWN, self.task_vars)
+        there = ask.of_instance(self, args, OWN, self.task_vars)
         problems: list[str] = []
         ran: Plain = {}
-        if asked["judge"]:
-            everywhere = ask.where({**asked, "namespace": None})
+        if args["judge"]:
+            everywhere = ask.where({**args, "namespace": None})
             nodes, attachments = (
                 ask.objects(self, kind, everywhere, (), self.task_vars) for kind in (NODE, ATTACHMENT)
             )
-            problems = rollout.problems(asked["served"], nodes, attachments + asked["to_come"])
-            found = {"Node": nodes, "Pod": ask.of_instance(self, asked, [POD], self.task_vars)}
-            found["ConfigMap"] = ask.objects(self, OWN[1], ask.where(asked), image.OURS, self.task_vars)
-            ran = running.ran(found, asked["served"]["nodes"])
+            problems = rollout.problems(args["served"], nodes, attachments + args["to_come"])
+            found = {"Node": nodes, "Pod": ask.of_instance(self, args, [POD], self.task_vars)}
+            found["ConfigMap"] = ask.objects(self, OWN[1], ask.where(args), image.OURS, self.task_vars)
+            ran = running.ran(found, args["served"]["nodes"])
         # A group must not be kept if its ranks have different images, or another than the first one.
-        decided = rollout.decide(asked["served"], there, asked["restart"] or bool(ran.get("problems")))
-        before, switched = rollout.apart(asked["served"]["common"], decided["action"])
+        decided = rollout.decide(args["served"], there, args["restart"] or bool(ran.get("problems")))
+        before, switched = rollout.apart(args["served"]["common"], decided["action"])
         more = {"before": before, "switched": switched}
         return {**decided, **more, "there": there, "problems": problems, "ran": ran}

@@ -23,29 +23,29 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what nodes lack; failed with the reasons if they still lack it at the timeout."""
         start, names = time.monotonic(), self.variable("k8s_platform_node_names", {})
         play = {host: names.get(host, host) for host in self.variable("ansible_play_hosts_all", [])}
-        hosts = play if asked["hosts"] is None else asked["hosts"]
+        hosts = play if args["hosts"] is None else args["hosts"]
         facts = {host: read for host in hosts if (read := self.of_host(host, "dgxspark_roce"))}
-        watch = offered.Watch(asked["patience"])
+        watch = offered.Watch(args["patience"])
         while True:
-            found = offered.offered(self._there(asked), hosts, asked["ranks"], facts)
+            found = offered.offered(self._there(args), hosts, args["ranks"], facts)
             now = time.monotonic()
             for node, pod in watch.due(found, now).items() if not self._task.check_mode else ():
                 say(f"kube_devices: {node}: the SR-IOV device plugin starts again ({pod})")
                 gone = {"state": "absent", "api_version": "v1", "kind": "Pod", "name": pod, "namespace": "kube-system"}
-                ask.done(self, {**ask.where(asked), **gone}, self.task_vars)
+                ask.done(self, {**ask.where(args), **gone}, self.task_vars)
             result = {"changed": bool(watch.restarted), "lacking": found["lacking"], "restarted": watch.restarted}
             if not found["lacking"] or self._task.check_mode:
                 return result
-            if now - start >= asked["timeout"] or watch.over(found, now):
+            if now - start >= args["timeout"] or watch.over(found, now):
                 return {**result, "failed": True, "msg": " ".join(found["lacking"])}
             time.sleep(INTERVAL_S)
 
-    def _there(self, asked: Plain) -> list[Plain]:
-        place, part = ask.where(asked), [OURS, f"{PART}=sriov_device_plugin"]
+    def _there(self, args: Plain) -> list[Plain]:
+        place, part = ask.where(args), [OURS, f"{PART}=sriov_device_plugin"]
         system = {**place, "namespace": "kube-system"}
         nodes = ask.objects(self, ("v1", "Node"), place, [], self.task_vars)
         pods = ask.objects(self, ("v1", "Pod"), system, part, self.task_vars)

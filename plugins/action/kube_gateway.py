@@ -24,15 +24,15 @@ class ActionModule(ControllerAction):
     _supports_diff = True
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what changed, object by object, and the names that the gateway offers."""
-        place = ask.where({**asked, "namespace": None})
+        place = ask.where({**args, "namespace": None})
         there = gateway.backends(ask.objects(self, ("v1", "Service"), place, SELECTORS, self.task_vars))
-        served = gateway.spared(there, asked["without"])
+        served = gateway.spared(there, args["without"])
         of = {each.place: self._key(each, place) for each in served if each.key}
-        keys = gateway.Keys(asked["api_key"], of, asked["tls_certificate"], asked["tls_key"])
+        keys = gateway.Keys(args["api_key"], of, args["tls_certificate"], args["tls_key"])
         versions = load_known_bad(self.owner_dirs())
-        made = gateway.gateway(asked["gateway"], served, keys, asked["handler"], versions, time.time())
+        made = gateway.gateway(args["gateway"], served, keys, args["handler"], versions, time.time())
         space, others = made["objects"][:1], made["objects"][1:]
         steps = [self._put(space, place), self._hidden(made["secret"], place, space), self._put(others, place, space)]
         return {

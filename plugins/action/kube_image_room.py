@@ -15,11 +15,11 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return which nodes lack the image, the space it takes, and the problems."""
         hosts = [rank["host"] for rank in self.variable("k8s_dgx_plan")["ranks"]]
         names = {host: host for host in hosts} | self.variable("k8s_dgx_node_names")
-        read = self.of_hosts(asked["mounts"], {}) if asked["mounts"] else {}
+        read = self.of_hosts(args["mounts"], {}) if args["mounts"] else {}
         mounts = {
             host: seen["ansible_facts"]["ansible_mounts"] for host, seen in read.items() if "ansible_facts" in seen
         }
@@ -29,4 +29,4 @@ class ActionModule(ControllerAction):
             "assumed_gib": float(self.variable("k8s_dgx_image_room_gib")),
             "gc_percent": (self.variable("k3s_kubelet_args") or {}).get("image-gc-high-threshold"),
         }
-        return room(asked["image"], asked["nodes"], names, mounts, choices)
+        return room(args["image"], args["nodes"], names, mounts, choices)

@@ -23,15 +23,15 @@ class ActionModule(ControllerAction):
     initial = {"lacking": []}  # noqa: RUF012 - never changed
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what the node lacks, once it has enough or the timeout expires."""
-        host, until = str(self.variable("inventory_hostname")), time.monotonic() + asked["timeout"]
+        host, until = str(self.variable("inventory_hostname")), time.monotonic() + args["timeout"]
         lacking: list[str] = []
-        while asked["needed_gib"] is not None:
+        while args["needed_gib"] is not None:
             try:
-                told = {"device_ids": asked["device_ids"]}
+                told = {"device_ids": args["device_ids"]}
                 read = ask.answer(self._execute_module, "dgxspark.cluster.roce_info", told, self.task_vars)
-                lacking = short_of_memory(read["roce"], asked["needed_gib"], host)
+                lacking = short_of_memory(read["roce"], args["needed_gib"], host)
             except CollectionError as exc:
                 return {"lacking": [f"{host}: its memory could not be measured: {exc}"]}
             if not lacking or time.monotonic() >= until:

@@ -22,19 +22,19 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the picture as data, lines and page; failed if the API does not answer."""
-        place = ask.where(asked)
+        place = ask.where(args)
         found = {kind[1]: ask.objects(self, kind, place, SELECTORS, self.task_vars) for kind in KINDS}
-        guard = hardware.guard_if_any(asked["hardware"], asked["knowledge_dirs"])
+        guard = hardware.guard_if_any(args["hardware"], args["knowledge_dirs"])
         made = models.picture(
-            asked["cluster"],
-            instances(found, asked["node_names"]),
+            args["cluster"],
+            instances(found, args["node_names"]),
             ask.objects(self, ("v1", "Node"), place, (), self.task_vars),
-            node_names=asked["node_names"],
+            node_names=args["node_names"],
             floor_gib=guard["load"]["floor_mib"] / MIB_PER_GIB if guard else None,
-            shape=asked["traffic_shape"],
-            without=asked["without"],
-            knowledge_dirs=asked["knowledge_dirs"],
+            shape=args["traffic_shape"],
+            without=args["without"],
+            knowledge_dirs=args["knowledge_dirs"],
         )
         return {"models": to_plain(made), "table": models_text.lines(made), "page": models_page.page(made)}

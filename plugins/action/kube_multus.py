@@ -22,34 +22,34 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the nodes without Multus: none, or failed with them at the timeout."""
         start = time.monotonic()
         lacking: list[str] = []
         while True:
             before, fault, pods = lacking, "", []
             try:
-                pods = self._pods(asked)
+                pods = self._pods(args)
             except CollectionError as exc:
                 fault = f"Last error: {exc}. "
-            lacking = multus.lacking(asked["hosts"].values(), pods)
+            lacking = multus.lacking(args["hosts"].values(), pods)
             if not lacking:
                 return {"lacking": []}
             said = f"Multus is not running on {', '.join(lacking)}"
-            if self._task.check_mode or time.monotonic() - start >= asked["timeout"]:
+            if self._task.check_mode or time.monotonic() - start >= args["timeout"]:
                 break
             if lacking != before:
                 say(f"kube_multus: {said}")
             time.sleep(INTERVAL_S)
         why = (
-            f"{said} after {asked['timeout']} s: ranks there would have no VFs. No rank was stopped or started. {fault}"
+            f"{said} after {args['timeout']} s: ranks there would have no VFs. No rank was stopped or started. {fault}"
             f"`kubectl get pods -n {multus.SYSTEM} -l {multus.SELECTORS[1]} -o wide` and `kubectl describe` of a pod there show why."
         )
         return {"failed": True, "lacking": lacking, "msg": why}
 
-    def _pods(self, asked: Plain) -> list[Plain]:
+    def _pods(self, args: Plain) -> list[Plain]:
         """Return the pods of our Multus, and if a node has none, those of others'."""
-        place = ask.where(asked)
+        place = ask.where(args)
         system = {**place, "namespace": multus.SYSTEM}
         pods = ask.objects(self, ("v1", "Pod"), system, multus.SELECTORS, self.task_vars)
         if not pods:

@@ -17,18 +17,18 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the objects; failed with the reason if the API does not answer."""
-        instance = asked["instance"]
+        instance = args["instance"]
         if instance:
-            asked = {**asked, "label_selectors": [*asked["label_selectors"], *selectors(instance)]}
-        found = [self._list(asked, each) for each in asked["kinds"]]
+            args = {**args, "label_selectors": [*args["label_selectors"], *selectors(instance)]}
+        found = [self._list(args, each) for each in args["kinds"]]
         objects = [each for kind in found for each in kind]
         kept = {"kept": rollout.kept(objects, instance)} if instance else {}
         return {"found": found, "objects": objects, **kept}
 
-    def _list(self, asked: Plain, each: Plain) -> list[Plain]:
-        place = ask.where({**asked, "namespace": each["namespace"] or asked["namespace"]})
-        labels = asked["label_selectors"] if each["label_selectors"] is None else each["label_selectors"]
+    def _list(self, args: Plain, each: Plain) -> list[Plain]:
+        place = ask.where({**args, "namespace": each["namespace"] or args["namespace"]})
+        labels = args["label_selectors"] if each["label_selectors"] is None else each["label_selectors"]
         fields = [f"metadata.name={each['name']}"] if each["name"] else []
         return ask.objects(self, (each["api_version"], each["kind"]), place, labels, self.task_vars, fields)

@@ -16,16 +16,16 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the parts, and which of them must be present, absent or used as they are; applies nothing."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
-        choices, dirs = dict(asked["kubernetes"]), self.owner_dirs()
-        found = beside.find(fabric, choices, asked["there"], dirs)
+        choices, dirs = dict(args["kubernetes"]), self.owner_dirs()
+        found = beside.find(fabric, choices, args["there"], dirs)
         if found.refused:
             return {"failed": True, "msg": beside.refusal(found)}
         more = beside.extra(found)
         choices |= {**more, "parts": {**(choices.get("parts") or {}), **more["parts"]}}
-        parts = platform(fabric, choices, dirs, asked["there"])
+        parts = platform(fabric, choices, dirs, args["there"])
         there = [
             made for part in parts.values() if part["state"] in ("present", "labelled") for made in part["objects"]
         ]

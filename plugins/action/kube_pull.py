@@ -22,14 +22,14 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the digest that all nodes have; failed with a line for each node without the image."""
-        self._asked, served = asked, asked["served"]
-        self._place = {**ask.where(asked), "namespace": served["namespace"]}
-        watch = pulls.Watch(pulls.wanted(served, self._list("Node"), self._asked["timeout"]), time.monotonic())
+        self._args, served = args, args["served"]
+        self._place = {**ask.where(args), "namespace": served["namespace"]}
+        watch = pulls.Watch(pulls.wanted(served, self._list("Node"), self._args["timeout"]), time.monotonic())
         recorded, check = image.record(self._list("ConfigMap", image.OURS)), self._task.check_mode
         failed = [] if check or not watch.wanted.pods else self._pull(watch, pulls.selector(served["instance"]))
-        return pulls.result(watch, failed, recorded, served["namespace"], self._asked["accept"], check)
+        return pulls.result(watch, failed, recorded, served["namespace"], self._args["accept"], check)
 
     def _pull(self, watch: pulls.Watch, labels: list[str]) -> list[str]:
         """Return the failures."""
@@ -62,4 +62,4 @@ class ActionModule(ControllerAction):
         return ask.objects(self, ("v1", kind), place, labels, self.task_vars)
 
     def _do(self, arguments: Plain) -> Plain:
-        return ask.done(self, {**ask.where(self._asked), **arguments}, self.task_vars)
+        return ask.done(self, {**ask.where(self._args), **arguments}, self.task_vars)

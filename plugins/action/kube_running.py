@@ -17,9 +17,9 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what runs; failed with the reason if nothing does or the API does not answer."""
-        found = {kind[1]: ask.of_instance(self, asked, [kind], self.task_vars) for kind in KINDS}
-        found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), ask.where(asked), image.OURS, self.task_vars)
-        found["Node"] = ask.objects(self, ("v1", "Node"), ask.where({**asked, "namespace": None}), (), self.task_vars)
-        return running(asked["instance"], asked["namespace"], found, asked["node_names"])
+        found = {kind[1]: ask.of_instance(self, args, [kind], self.task_vars) for kind in KINDS}
+        found["ConfigMap"] = ask.objects(self, ("v1", "ConfigMap"), ask.where(args), image.OURS, self.task_vars)
+        found["Node"] = ask.objects(self, ("v1", "Node"), ask.where({**args, "namespace": None}), (), self.task_vars)
+        return running(args["instance"], args["namespace"], found, args["node_names"])

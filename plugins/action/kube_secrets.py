@@ -16,17 +16,17 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return whether anything changed and, if applied, a line for each Secret."""
         # Set here, so that no task must remember it: a module in a process of its own would log its arguments.
         self._task.no_log, self._task.diff = True, False
-        read = secrets.secrets(asked["namespace"], asked["instance"], asked["hf_token"], asked["api_key"])
-        if asked["state"] == "pruned":
-            unread = {"label_selectors": secrets.others(asked["instance"], read), "api_version": "v1", "kind": "Secret"}
-            gone = {**ask.where(asked), **unread, "state": "absent", "delete_all": True}
+        read = secrets.secrets(args["namespace"], args["instance"], args["hf_token"], args["api_key"])
+        if args["state"] == "pruned":
+            unread = {"label_selectors": secrets.others(args["instance"], read), "api_version": "v1", "kind": "Secret"}
+            gone = {**ask.where(args), **unread, "state": "absent", "delete_all": True}
             return {"changed": ask.done(self, gone, self.task_vars)["changed"]}
         if not read:
             return {"objects": []}
-        said = ask.good(group.put(self, read, ask.where(asked), self.task_vars))
-        made = apply.outcome(read, said, asked["after"] if self._task.check_mode else [])
+        said = ask.good(group.put(self, read, ask.where(args), self.task_vars))
+        made = apply.outcome(read, said, args["after"] if self._task.check_mode else [])
         return {"changed": made["changed"], "objects": made["objects"]}

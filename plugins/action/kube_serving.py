@@ -15,7 +15,7 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the objects; applies nothing."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
-        return serving(asked["plan"], fabric, asked["kubernetes"], self.owner_dirs())
+        return serving(args["plan"], fabric, args["kubernetes"], self.owner_dirs())

@@ -17,6 +17,6 @@ class ActionModule(ControllerAction):
     required_if = REQUIRED_IF
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the group's state; failed with the cause if it is stuck or times out."""
-        return group.wait(self, asked, self.task_vars)
+        return group.wait(self, args, self.task_vars)

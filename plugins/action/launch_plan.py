@@ -25,26 +25,26 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the plan; failed if it is blocked, unless fail_when_blocked is off."""
-        overlays, overrides = asked["knowledge_dirs"], dict(asked["overrides"])
+        overlays, overrides = args["knowledge_dirs"], dict(args["overrides"])
         result: Plain = {}
-        if asked["traffic_shape"]:
-            result["recommendation"] = recommend(asked["profile"], asked["traffic_shape"], overlays)
+        if args["traffic_shape"]:
+            result["recommendation"] = recommend(args["profile"], args["traffic_shape"], overlays)
             if result["recommendation"]["variant"] != "default":
                 overrides.setdefault("variant", result["recommendation"]["variant"])
-        files = self._files(asked, overlays)
-        made = launch_plan(asked["profile"], asked["cluster"], overrides, overlays, files=files)
+        files = self._files(args, overlays)
+        made = launch_plan(args["profile"], args["cluster"], overrides, overlays, files=files)
         result |= {"plan": made, "table": serving_table(made, result.get("recommendation"))}
         errors = [f"{f['message']} {f['remedy']}" for f in made["findings"] if f["severity"] == "error"]
-        if made["verdict"] == "blocked" and asked["fail_when_blocked"]:
+        if made["verdict"] == "blocked" and args["fail_when_blocked"]:
             return {**result, "failed": True, "msg": f"{made['profile']}: blocked. " + " ".join(errors)}
         return result
 
-    def _files(self, asked: Plain, overlays: list[str]) -> Plain | None:
+    def _files(self, args: Plain, overlays: list[str]) -> Plain | None:
         """Return the model's own files, if any are named or found."""
-        if asked["model_config"] != AUTO:
-            return given_model_files(asked["model_config"], asked["model_files"])
-        hub = Hub(asked["hub_endpoint"], asked["hub_token_file"], asked["hub_token"], asked["hub_environment"])
-        places = Places(asked["model_files"] or {}, asked["model_files_unread"], hub)
-        return find_model_files(find_profile(asked["profile"], overlays), places, overlays)
+        if args["model_config"] != AUTO:
+            return given_model_files(args["model_config"], args["model_files"])
+        hub = Hub(args["hub_endpoint"], args["hub_token_file"], args["hub_token"], args["hub_environment"])
+        places = Places(args["model_files"] or {}, args["model_files_unread"], hub)
+        return find_model_files(find_profile(args["profile"], overlays), places, overlays)

@@ -18,10 +18,10 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the problems; failed if there are any."""
         reached, limit = self.variable("ansible_play_hosts_all"), self.variable("ansible_limit", "")
-        found = check_limit(limit, self.variable("groups"), reached, asked["targets"], asked["also"])
+        found = check_limit(limit, self.variable("groups"), reached, args["targets"], args["also"])
         if not found:
             found = [finding for host in reached for finding in role_arguments.judge(host, self._given(host))]
         problems = [str(finding) for finding in found]

@@ -20,10 +20,10 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the measurements; failed if a node was lost, or what was served before is not served again."""
         # Ansible's strings carry their origin, and YAML's dumper does not accept them.
-        plain = json.loads(json.dumps(asked))
+        plain = json.loads(json.dumps(args))
         given: Plain = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
         request = session.MatrixRequest(**given)
         if self._task.check_mode:

@@ -15,6 +15,6 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the comparison and its table."""
-        return compare.matrix_compare(asked["before"], asked["after"], self.owner_dirs())
+        return compare.matrix_compare(args["before"], args["after"], self.owner_dirs())

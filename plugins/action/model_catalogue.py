@@ -17,9 +17,9 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the list as data, lines and page."""
-        made = catalogue(asked["sparks"], asked["sort"], asked["knowledge_dirs"])
+        made = catalogue(args["sparks"], args["sort"], args["knowledge_dirs"])
         return {
             "models": to_plain(made),
             "table": catalogue_text.lines(made),

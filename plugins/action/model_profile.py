@@ -23,16 +23,16 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the profile, its text and the first plan."""
         source = read_model(
-            asked["model"], asked["files"], asked["revision"], asked["hub_endpoint"], asked["hub_token_file"]
+            args["model"], args["files"], args["revision"], args["hub_endpoint"], args["hub_token_file"]
         )
-        wanted = ProfileRequest(asked["profile_id"], asked["profile_model"], asked["engine"], asked["nodes"])
-        made = new_profile(source, wanted, asked["cluster"], asked["knowledge_dirs"])
+        wanted = ProfileRequest(args["profile_id"], args["profile_model"], args["engine"], args["nodes"])
+        made = new_profile(source, wanted, args["cluster"], args["knowledge_dirs"])
         text = profile_text.sealed(profile_text.body(made.profile, made.decide), source.where)
-        if asked["path"] and not asked["overwrite"]:
-            profile_text.refuse_edited(pathlib.Path(asked["path"]), text)
+        if args["path"] and not args["overwrite"]:
+            profile_text.refuse_edited(pathlib.Path(args["path"]), text)
         decide = [{"key": key, "text": said} for key, said in made.decide]
         shown = serving_table(made.plan)
         return {"profile": made.profile, "text": text, "decide": decide, "plan": made.plan, "table": shown}

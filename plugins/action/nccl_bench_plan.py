@@ -15,9 +15,9 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the plan of the ranks."""
         chosen = bench.choices_of(self.variable, self.owner_dirs())
-        ranks = {host: str(self.of_host(host, "ansible_host", host)) for host in asked["hosts"]}
+        ranks = {host: str(self.of_host(host, "ansible_host", host)) for host in args["hosts"]}
         serving = any(bench.serves(self.of_host(host, "dgxspark_roce")) for host in ranks)
         return bench.plan(chosen, ranks, serving, str(self.variable("inventory_hostname")))

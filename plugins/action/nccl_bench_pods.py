@@ -19,11 +19,11 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return how each rank ended; failed with the reason if none could be started."""
         fabric = self.variable("dgxspark_plan", {}).get("hosts", {})
-        made = bench.bench(asked["environments"], fabric, asked["job"], asked["kubernetes"])
-        self._cluster = ask.where(asked)
+        made = bench.bench(args["environments"], fabric, args["job"], args["kubernetes"])
+        self._cluster = ask.where(args)
         if self._task.check_mode:
             return {"ranks": {host: {"fault": "check mode runs no pod"} for host in made["nodes"]}}
         self._take_away(made)  # left by a killed run
@@ -47,8 +47,8 @@ class ActionModule(ControllerAction):
         mine = [*made["ranks"], *(each for each in made["common"] if each["kind"] != "Namespace")]
         ask.k8s(self, {**self._cluster, "state": "absent", "resource_definition": mine}, self.task_vars)
         try:
-            asked = {**self._cluster, **made["group"], "state": "gone", "timeout": GONE_S}
-            left = group.wait(self, asked, self.task_vars)
+            args = {**self._cluster, **made["group"], "state": "gone", "timeout": GONE_S}
+            left = group.wait(self, args, self.task_vars)
         except CollectionError as exc:
             left = {"msg": str(exc)}
         if "msg" in left:

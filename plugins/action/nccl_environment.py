@@ -17,13 +17,13 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the environment, or in check mode that the VFs have not been seen yet."""
         host, hosts = self.variable("inventory_hostname"), (self.variable("dgxspark_plan") or {}).get("hosts", {})
         if host not in hosts:
             raise CollectionError(f"{host} is not in the fabric's plan (dgxspark_plan). Plan the fabric first.")
         if self._task.check_mode and not options.seen(hosts[host]):
             return {"seen": False}
-        chosen = options.options_of(self.variable, asked["attachment"], asked["gids"])
+        chosen = options.options_of(self.variable, args["attachment"], args["gids"])
         made = nccl_environment(hosts, None, chosen, "any", self.variable("nccl_version"), self.owner_dirs(), [host])
         return {"seen": True, "environment": {**made[host], **self.variable("nccl_extra_environment", {})}}

@@ -15,21 +15,21 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the outcome for verify, or the reason why nothing is or was measured."""
-        ranks = {host: self._rank(host, asked) for host in asked["hosts"]}
-        if not asked["ended"]:
+        ranks = {host: self._rank(host, args) for host in args["hosts"]}
+        if not args["ended"]:
             return measured.measured(ranks)
         dirs = self.owner_dirs()
-        made = measured.measured(ranks, measured.carried(ranks, asked["expect"], dirs), dirs)
+        made = measured.measured(ranks, measured.carried(ranks, args["expect"], dirs), dirs)
         return {**made, "counters": {host: self._counters(host) for host in ranks}}
 
-    def _rank(self, host: str, asked: Plain) -> Plain:
+    def _rank(self, host: str, args: Plain) -> Plain:
         ready = {"check": self._seen(host, "check"), "fault": self.of_host(host, "__nccl_bench_fault", "")}
-        if not asked["ended"]:
+        if not args["ended"]:
             return ready
-        if asked["pods"] is not None:
-            return ready | measured.of_pod(asked["pods"], host)
+        if args["pods"] is not None:
+            return ready | measured.of_pod(args["pods"], host)
         return ready | measured.of_process(self._seen(host, "started"), self._seen(host, "done"))
 
     def _counters(self, host: str) -> Plain:

@@ -26,39 +26,39 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the report; failed if the verdict is not the expected one."""
-        evidence = self._gather(asked)
-        expected = Expected(asked["world_size"], asked["nodes"], asked["ranks_per_node"])
-        made = transport.report(evidence, expected, asked["knowledge_dirs"])
-        if asked["return_log"]:
+        evidence = self._gather(args)
+        expected = Expected(args["world_size"], args["nodes"], args["ranks_per_node"])
+        made = transport.report(evidence, expected, args["knowledge_dirs"])
+        if args["return_log"]:
             made["log"] = pack(evidence)
-        refused = transport.refusal(made, asked["expect"])
+        refused = transport.refusal(made, args["expect"])
         return {**made, **self.failure(refused)} if refused else made
 
-    def _texts(self, asked: Plain) -> t.Iterator[tuple[str, str]]:
+    def _texts(self, args: Plain) -> t.Iterator[tuple[str, str]]:
         """Yield the logs read here with their names, one at a time."""
-        if asked["text"] is None and not (asked["paths"] or asked["pods"] or asked["parts"]):
+        if args["text"] is None and not (args["paths"] or args["pods"] or args["parts"]):
             raise CollectionError("there is no log to read. Give text, paths, pods or parts.")
-        if asked["text"] is not None:
-            yield "text", asked["text"]
-        if asked["pods"]:
-            yield from ask.logs(self, asked["pods"], self.task_vars)
+        if args["text"] is not None:
+            yield "text", args["text"]
+        if args["pods"]:
+            yield from ask.logs(self, args["pods"], self.task_vars)
 
-    def _gather(self, asked: Plain) -> Evidence:
+    def _gather(self, args: Plain) -> Evidence:
         """Read the local logs, have the host read its files, and merge everything; `readings` go into the result."""
-        found = transport.signatures(asked["knowledge_dirs"])
-        table = signatures.load_table(asked["knowledge_dirs"]) if asked["return_readings"] else None
+        found = transport.signatures(args["knowledge_dirs"])
+        table = signatures.load_table(args["knowledge_dirs"]) if args["return_readings"] else None
         if table is not None:
             self.result["readings"] = []
         reader = Reader(found)
-        for name, text in self._texts(asked):
+        for name, text in self._texts(args):
             if table is not None:
                 self.result["readings"] += to_plain(signatures.read_all([(name, text)], table))
             reader.read(name, text_lines(text))
-        parts = [unpack(part, f"parts[{place}]") for place, part in enumerate(asked["parts"])]
-        if asked["paths"]:
-            own = {"paths": asked["paths"], "signatures": [dataclasses.asdict(each) for each in found]}
+        parts = [unpack(part, f"parts[{place}]") for place, part in enumerate(args["parts"])]
+        if args["paths"]:
+            own = {"paths": args["paths"], "signatures": [dataclasses.asdict(each) for each in found]}
             answer = ask.answer(self._execute_module, "dgxspark.cluster.nccl_transport", own, self.task_vars)
             parts.append(transport.of_host(unpack(answer["log"]), self.task_vars.get("inventory_hostname")))
         return merge([reader.finish(), *parts])

@@ -30,9 +30,9 @@ class ActionModule(ControllerAction):
     required_if = REQUIRED_IF
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the module's result; a change is reported only once it is confirmed."""
-        timeout = asked["rollback_timeout"]
+        timeout = args["rollback_timeout"]
         if timeout < 10:
             raise AnsibleActionFail(f"rollback_timeout: {timeout} s is too short for netplan; give at least 10.")
         self._own = {**self._task.args, "transaction": uuid.uuid4().hex[:12]}

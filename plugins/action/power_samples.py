@@ -18,7 +18,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
     _supports_async = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the module's result, and for a single reading the difference of the clocks."""
         began = time.time()
         answer: Plain = self._execute_module(
@@ -27,6 +27,6 @@ class ActionModule(ControllerAction):
             task_vars=self.task_vars,
             wrap_async=self._task.async_val,
         )
-        if asked["path"] or not answer.get("samples"):
+        if args["path"] or not answer.get("samples"):
             return answer
         return {**answer, "offset_s": float(answer["samples"][0][0]) - (began + time.time()) / 2}

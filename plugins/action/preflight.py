@@ -27,7 +27,7 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the warnings; CollectionError for missing packages or unknown variables."""
         if lacking := packages.problem():
             raise CollectionError(lacking)

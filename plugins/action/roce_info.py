@@ -16,9 +16,9 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the module's result."""
-        arguments = {**self._task.args, **({"run": turns.this_run()} if asked["claim"] else {})}
+        arguments = {**self._task.args, **({"run": turns.this_run()} if args["claim"] else {})}
         answer: Plain = self._execute_module(
             module_name="dgxspark.cluster.roce_info", module_args=arguments, task_vars=self.task_vars
         )

@@ -19,12 +19,12 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     initial = {"groups": [], "signs": []}  # noqa: RUF012 - never changed
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the outcome of each request; failed if one of them returned no good text."""
-        if asked["max_tokens"] < 1 or asked["timeout"] <= 0:
+        if args["max_tokens"] < 1 or args["timeout"] <= 0:
             raise CollectionError("max_tokens and timeout must be more than 0.")
-        limits = limits_of(known.guards(asked["knowledge_dirs"]))
-        outcomes = [ask(_request(asked, group), limits) for group in asked["groups"]]
+        limits = limits_of(known.guards(args["knowledge_dirs"]))
+        outcomes = [ask(_request(args, group), limits) for group in args["groups"]]
         signs = compare([_answer(outcome) for outcome in outcomes if outcome.finish_reason], limits.requests)
         bad = [f"{o.message} {o.remedy}" for o in outcomes if o.status == "failed"]
         # A failed request's own cause is enough.
@@ -33,14 +33,14 @@ class ActionModule(ControllerAction):
         return {**result, "failed": True, "msg": " ".join(bad)} if bad else result
 
 
-def _request(asked: Plain, group: Plain) -> ChatRequest:
+def _request(args: Plain, group: Plain) -> ChatRequest:
     shared = ("prompt", "max_tokens", "timeout", "expect", "api_key", "validate_certs", "ca_path")
     return ChatRequest(
         name=group["name"],
         url=group["url"],
         model=group["model"],
         hosts=tuple(group["hosts"]),
-        **{name: asked[name] for name in shared},
+        **{name: args[name] for name in shared},
     )
 
 

@@ -24,9 +24,9 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the groups, and what speaks for their number."""
-        plain = json.loads(json.dumps(asked))  # Ansible's strings carry their origin
+        plain = json.loads(json.dumps(args))  # Ansible's strings carry their origin
         hosts, overrides = plain["hosts"], plain["overrides"]
 
         def plan(sparks: int) -> Plain:

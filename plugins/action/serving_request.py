@@ -18,19 +18,19 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Print; changes nothing."""
         told = request.lines(
-            asked["running"],
-            asked["plan"],
-            asked["instance"],
-            key_file=asked["key_file"],
-            has_key=asked["has_key"],
-            reach=asked["kubectl"],
+            args["running"],
+            args["plan"],
+            args["instance"],
+            key_file=args["key_file"],
+            has_key=args["has_key"],
+            reach=args["kubectl"],
         )
         here = pathlib.Path.cwd()
         sources = [pathlib.Path(each) for each in self.variable("ansible_inventory_sources", []) or []]
         typed = [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in sources]
-        told += request.measured(typed, asked["running"])
+        told += request.measured(typed, args["running"])
         say("\n".join(told))
         return {"lines": told}

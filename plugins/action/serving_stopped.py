@@ -16,14 +16,14 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Print; changes nothing."""
         told = request.stopped(
-            asked["objects"],
-            asked["instance"],
-            asked["namespace"],
-            asked["node_names"],
-            asked["weights"],
+            args["objects"],
+            args["instance"],
+            args["namespace"],
+            args["node_names"],
+            args["weights"],
             dry=self._task.check_mode,
         )
         say("\n".join(told))

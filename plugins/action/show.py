@@ -15,9 +15,9 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Print; changes nothing."""
-        lines = asked["lines"]
+        lines = args["lines"]
         answer: Plain = {"count": len(lines)}
         say("\n".join(lines))
         return {**answer, "lines": lines} if for_program() else answer

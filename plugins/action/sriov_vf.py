@@ -17,7 +17,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the module's result, once no other run is at work on the node."""
         host = self.variable("inventory_hostname")
         return turns.in_turn(self._module, lambda text: say(f"{host}: {text}"))

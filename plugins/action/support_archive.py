@@ -23,30 +23,30 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return what is in the archive; the result contains only redacted text."""
-        most, base = asked["most_kib"] * 1024, pathlib.Path.cwd()
-        if not 1 <= asked["most_kib"] <= 65536:
-            raise CollectionError(f"most_kib: {asked['most_kib']} must be between 1 and 65536.")
+        most, base = args["most_kib"] * 1024, pathlib.Path.cwd()
+        if not 1 <= args["most_kib"] <= 65536:
+            raise CollectionError(f"most_kib: {args['most_kib']} must be between 1 and 65536.")
         private = controller.of_this_machine()
-        for host in dict.fromkeys([*asked["hosts"], *asked["names"]]):
-            spark = host in asked["hosts"]
+        for host in dict.fromkeys([*args["hosts"], *args["names"]]):
+            spark = host in args["hosts"]
             private += controller.of_host(host, self._variables(host), spark, base)
-            private += archive.identities(host, asked["hosts"].get(host), spark)
-        pieces = controller.reports(pathlib.Path(asked["reports"]), 8 * most) if asked["reports"] else []
-        pieces += [controller.as_json(name, value) for name, value in asked["plans"].items() if value]
+            private += archive.identities(host, args["hosts"].get(host), spark)
+        pieces = controller.reports(pathlib.Path(args["reports"]), 8 * most) if args["reports"] else []
+        pieces += [controller.as_json(name, value) for name, value in args["plans"].items() if value]
         missing: dict[str, str] = {}
-        for host, seen in asked["hosts"].items():
+        for host, seen in args["hosts"].items():
             found, why = archive.pieces_of(host, seen, most)
             pieces += found
             missing |= {host: why} if why else {}
-        about = {"collection": knowledge.collection_version(), "most_kib": asked["most_kib"], **asked["about"]}
-        name = pathlib.Path(asked["path"]).name.partition(".")[0]
+        about = {"collection": knowledge.collection_version(), "most_kib": args["most_kib"], **args["about"]}
+        name = pathlib.Path(args["path"]).name.partition(".")[0]
         made = archive.build(name, private, pieces, missing, about)
         if not self._task.check_mode:
-            node_files.write(str(pathlib.Path(asked["path"]).absolute()), made.content, 0o600)
+            node_files.write(str(pathlib.Path(args["path"]).absolute()), made.content, 0o600)
         told = {"files": list(made.files), "replaced": made.replaced, "lines": list(made.lines)}
-        return {"changed": True, "path": asked["path"], **told}
+        return {"changed": True, "path": args["path"], **told}
 
     def _variables(self, host: str) -> Plain:
         """Return a host's variables that may hold something private; the others are not even templated."""

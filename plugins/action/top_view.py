@@ -24,32 +24,32 @@ class ActionModule(ControllerAction):
     reported = ("before",)
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the reading, for the next one to compare with, and the view."""
-        now: Plain = {"at": time.time(), "nodes": self._nodes(asked), "groups": [], "why": ""}
+        now: Plain = {"at": time.time(), "nodes": self._nodes(args), "groups": [], "why": ""}
         try:
-            now["groups"] = self._groups(asked)
+            now["groups"] = self._groups(args)
         except CollectionError as exc:
             now["why"] = f"Groups are not seen: {exc}"
-        view = top.view(now, asked["before"] or None)
+        view = top.view(now, args["before"] or None)
         lines = top.table(view, time.strftime("%H:%M:%S", time.localtime(now["at"])))
-        if terminal.IS_SCREEN or not asked["more"]:
-            terminal.screen(json.dumps(view) if asked["show"] == "json" else "\n".join(lines))
+        if terminal.IS_SCREEN or not args["more"]:
+            terminal.screen(json.dumps(view) if args["show"] == "json" else "\n".join(lines))
         return {"reading": now, "view": view, "table": lines, "screen": terminal.IS_SCREEN}
 
-    def _nodes(self, asked: Plain) -> Plain:
-        found, counted = self.of_hosts(asked["health"]), self.of_hosts(asked["counters"])
+    def _nodes(self, args: Plain) -> Plain:
+        found, counted = self.of_hosts(args["health"]), self.of_hosts(args["counters"])
         return {host: _node(said or {}, counted[host] or {}) for host, said in found.items()}
 
-    def _groups(self, asked: Plain) -> list[Plain]:
+    def _groups(self, args: Plain) -> list[Plain]:
         kinds = {
-            kind: ask.objects(self, (api, kind), ask.where(asked), busy.SELECTORS, self.task_vars)
+            kind: ask.objects(self, (api, kind), ask.where(args), busy.SELECTORS, self.task_vars)
             for api, kind in busy.KINDS
         }
-        entries = known.engines(asked["knowledge_dirs"])
+        entries = known.engines(args["knowledge_dirs"])
         return [
             top.group(each.name, each.hosts, busy.scrape(each, entries))
-            for each in busy.groups(kinds, asked["node_names"])
+            for each in busy.groups(kinds, args["node_names"])
         ]
 
 

@@ -15,7 +15,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the module's result."""
         answer: Plain = self._execute_module(
             module_name="dgxspark.cluster.unit_files", module_args=dict(self._task.args), task_vars=self.task_vars

@@ -16,13 +16,13 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the files and units."""
-        profile, dirs = asked["profile"], self.owner_dirs()
-        chosen = [name for name in PROGRAMS if asked[name] is not None]
+        profile, dirs = args["profile"], self.owner_dirs()
+        chosen = [name for name in PROGRAMS if args[name] is not None]
         if len(chosen) != 1:
             raise CollectionError(f"give one of {', '.join(PROGRAMS)}.")
-        options = asked[chosen[0]]
+        options = args[chosen[0]]
         if chosen == ["memory_guard"]:
             return memory_guard.plan(profile, options["overrides"], options["parts"], dirs)
         if chosen == ["power"]:

@@ -21,7 +21,7 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the update and its lines."""
         listed, offered = self.of_hosts("__spark_update_listed"), self.of_hosts("__spark_update_offered")
         machines, begun = {}, {}
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
                 raise CollectionError(f"{host} could not be read. Leave it out (-l), or see why: doctor.yml.")
             read = read_in(Health, health["health"], f"{host}: health")
             machines[host] = update.machine(listed[host]["stdout"], (offered[host] or {}).get("stdout", ""), read)
-            note = pathlib.Path(asked["folder"]) / f"node-{host}.json"
+            note = pathlib.Path(args["folder"]) / f"node-{host}.json"
             if note.exists():
                 try:
                     begun[host] = from_plain(update.Begun, read_json(note, most=MIB), str(note))
@@ -39,11 +39,11 @@ class ActionModule(ControllerAction):
         dirs = self.owner_dirs()
         made = update.plan(
             machines,
-            {str(name): str(version) for name, version in asked["packages"].items()},
-            hardware.update_rules(asked["profile"], dirs),
+            {str(name): str(version) for name, version in args["packages"].items()},
+            hardware.update_rules(args["profile"], dirs),
             load_known_bad(dirs),
             begun,
-            canary=asked["canary"] or None,
-            restarts=asked["restarts"],
+            canary=args["canary"] or None,
+            restarts=args["restarts"],
         )
         return {**to_plain(made), "lines": update.told(made)}

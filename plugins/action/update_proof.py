@@ -22,31 +22,31 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return why it is not good."""
         if self._task.check_mode:
             return {"reasons": [], "notes": ["Measured nothing: check mode."]}
-        folder, wanted = pathlib.Path(asked["folder"]), json.loads(json.dumps(asked["wanted"]))
-        first, play = folder / "first.json", update_proof.player(children.options() if asked["run"] else [])
-        if asked["turn"] is None:
+        folder, wanted = pathlib.Path(args["folder"]), json.loads(json.dumps(args["wanted"]))
+        first, play = folder / "first.json", update_proof.player(children.options() if args["run"] else [])
+        if args["turn"] is None:
             kept = update_proof.kept(first, wanted)
-            before = kept or update_proof.prove(play, folder, "first", asked["run"])
+            before = kept or update_proof.prove(play, folder, "first", args["run"])
             reasons = update.unfit(before)
             if kept is None and not reasons:
                 update_proof.keep(first, wanted, before)
             return {"reasons": reasons, "notes": list(before.why)}
-        turn = from_plain(update.Turn, json.loads(json.dumps(asked["turn"])), "turn")
+        turn = from_plain(update.Turn, json.loads(json.dumps(args["turn"])), "turn")
         known = update_proof.kept(first, wanted)
         if known is None:
             raise CollectionError(
                 f"{first}: the first measurement of this update is gone, and nothing can be compared with it."
             )
-        reasons = self._node(turn, asked["profile"])
+        reasons = self._node(turn, args["profile"])
         # A node that is not what it should be needs no benchmark.
-        run = [] if reasons else [step for step in asked["run"] if step != "bench" or known.tokens is not None]
-        after = update_proof.prove(play, folder, turn.host, run, asked["wait_s"])
+        run = [] if reasons else [step for step in args["run"] if step != "bench" or known.tokens is not None]
+        after = update_proof.prove(play, folder, turn.host, run, args["wait_s"])
         if not reasons:
-            reasons = update.worse(known if run else update.Proof(), after, asked["tolerance_percent"])
+            reasons = update.worse(known if run else update.Proof(), after, args["tolerance_percent"])
         return {"reasons": reasons, "notes": list(after.why), "proof": to_plain(after)}
 
     def _node(self, turn: update.Turn, profile: str) -> list[str]:

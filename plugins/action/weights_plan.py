@@ -18,21 +18,21 @@ class ActionModule(ControllerAction):
 
     arguments = ARGUMENTS
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the repositories, and what to do for each."""
         launch = self.variable("model_weights_plan")
         wanted = plan.repos(launch, self.variable("model_weights_revisions"))
-        loaded = {} if asked["served"] is None else {"loaded_by": plan.loaded_by(wanted, asked["served"])}
-        if not asked["seen"]:
+        loaded = {} if args["served"] is None else {"loaded_by": plan.loaded_by(wanted, args["served"])}
+        if not args["seen"]:
             return {"wanted": wanted, **loaded}
         hosts = [rank["host"] for rank in launch["ranks"]]
-        seen = {host: self.of_host(host, asked["seen"]) for host in hosts}
+        seen = {host: self.of_host(host, args["seen"]) for host in hosts}
         unseen = [host for host in hosts if not seen[host]]
         if unseen:
             raise CollectionError(
                 f"{', '.join(unseen)}: the weights there were not read. The limit must include the host of every rank."
             )
-        answers = [self.of_host(host, asked["asked"], {}) for host in hosts if asked["asked"]]
+        answers = [self.of_host(host, args["asked"], {}) for host in hosts if args["asked"]]
         prospects = {
             result["item"]["repo"]: result["prospect"]
             for answer in answers
@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
             if "prospect" in result
         }
         fabric = (self.variable("dgxspark_plan") or {}).get("hosts", {})
-        choices = self._choices(launch, asked["image_gib"])
+        choices = self._choices(launch, args["image_gib"])
         return {"wanted": wanted, **loaded, **to_plain(plan.decide(wanted, seen, fabric, choices, prospects))}
 
     def _choices(self, launch: Plain, image_gib: float) -> Plain:

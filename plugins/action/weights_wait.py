@@ -24,25 +24,25 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
     _requires_connection = True
 
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the task's own result."""
         host = str(self.task_vars.get("inventory_hostname", ""))
         progress = Progress()
         until = time.monotonic() + _STARTING_S
-        while self._not_begun(asked["jid"]) and time.monotonic() < until:
+        while self._not_begun(args["jid"]) and time.monotonic() < until:
             time.sleep(1)
         while True:
             began = time.monotonic()
-            seen = self._job(asked["jid"], "status")
+            seen = self._job(args["jid"], "status")
             if seen.get("failed") or seen.get("finished"):
-                self._job(asked["jid"], "cleanup")
+                self._job(args["jid"], "cleanup")
                 if seen.get("failed") and not seen.get("msg"):
                     seen["msg"] = (
-                        f"{host}: {asked['what']}: the task ended without any output. Run again: it resumes from here."
+                        f"{host}: {args['what']}: the task ended without any output. Run again: it resumes from here."
                     )
                 return seen
-            progress.tell(pace.line(host, asked["what"], self._told(asked["progress"])))
-            time.sleep(pace.pause(asked["interval"], time.monotonic() - began))
+            progress.tell(pace.line(host, args["what"], self._told(args["progress"])))
+            time.sleep(pace.pause(args["interval"], time.monotonic() - began))
 
     def _folder(self) -> str:
         return str(self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async")))

@@ -47,8 +47,8 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         self.task_vars = task_vars or {}
         checked, _arguments = self.validate_argument_spec(dict(self.arguments), required_if=list(self.required_if))
         try:
-            asked = checked.validated_parameters
-            made = self.act({**asked, **{name: foreign.facts(asked[name], name) for name in self.reported}})
+            args = checked.validated_parameters
+            made = self.act({**args, **{name: foreign.facts(args[name], name) for name in self.reported}})
         except CollectionError as exc:
             made = self.failure(str(exc))
         except AnsibleError as exc:
@@ -72,7 +72,7 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         return {**made, "msg": told, "module_stderr": "", "rc": None} if told else made
 
     @abc.abstractmethod
-    def act(self, asked: Plain) -> Plain:
+    def act(self, args: Plain) -> Plain:
         """Return the result for the validated arguments."""
 
     def failure(self, text: str) -> Plain:

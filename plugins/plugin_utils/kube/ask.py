@@ -131,15 +131,15 @@ def done(action: Action, arguments: Plain, task_vars: t.Any) -> Plain:
     return good(k8s(action, arguments, task_vars))
 
 
-def of_instance(action: Action, asked: Plain, kinds: t.Iterable[tuple[str, str]], task_vars: t.Any) -> list[Plain]:
+def of_instance(action: Action, args: Plain, kinds: t.Iterable[tuple[str, str]], task_vars: t.Any) -> list[Plain]:
     """List the objects of these kinds (apiVersion, kind) that belong to the instance in the options."""
-    place, labels = where(asked), selectors(asked["instance"])
+    place, labels = where(args), selectors(args["instance"])
     return [each for kind in kinds for each in objects(action, kind, place, labels, task_vars)]
 
 
-def where(asked: Plain) -> Plain:
+def where(args: Plain) -> Plain:
     """Return the options that kubernetes.core shares with our modules."""
-    return {key: asked[key] for key in WHERE if asked.get(key)}
+    return {key: args[key] for key in WHERE if args.get(key)}
 
 
 def objects(
@@ -154,12 +154,12 @@ def objects(
 
     Raises CollectionError if the API does not answer.
     """
-    asked = {**place, "api_version": kind[0], "kind": kind[1]}
+    args = {**place, "api_version": kind[0], "kind": kind[1]}
     try:
         if ResourceNotFoundError is not None and _is_here(action):
-            return _objects(asked, labels, fields)
+            return _objects(args, labels, fields)
         chosen = {"label_selectors": list(labels), **({"field_selectors": list(fields)} if fields else {})}
-        said = answer(action._execute_module, "kubernetes.core.k8s_info", {**asked, **chosen}, task_vars)
+        said = answer(action._execute_module, "kubernetes.core.k8s_info", {**args, **chosen}, task_vars)
         return list(said["resources"])
     except CollectionError as exc:
         raise CollectionError(f"the Kubernetes API did not answer: {_absent(action, place) or str(exc)[:300]}") from exc
@@ -199,20 +199,20 @@ def logs(action: Action, pods: Plain, task_vars: t.Any) -> t.Iterator[tuple[str,
         yield f"pod {name}", log(action, name, {**place, **more}, task_vars)
 
 
-def log(action: Action, pod: str, asked: Plain, task_vars: t.Any) -> str:
+def log(action: Action, pod: str, args: Plain, task_vars: t.Any) -> str:
     """Return a pod's log. Raises CollectionError if it has none.
 
-    asked: options of kubernetes.core.k8s_log: namespace, optionally container, and where the cluster is.
+    args: options of kubernetes.core.k8s_log: namespace, optionally container, and where the cluster is.
     """
-    return str(answer(action._execute_module, "kubernetes.core.k8s_log", {**asked, "name": pod}, task_vars)["log"])
+    return str(answer(action._execute_module, "kubernetes.core.k8s_log", {**args, "name": pod}, task_vars)["log"])
 
 
 def log_if_any(action: Action, pod: Plain, cluster: Plain, task_vars: t.Any) -> str:
     """Return the log of a pod's container, empty if it has none. pod: the object. cluster: where it is."""
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-    asked = {**cluster, "namespace": namespace, "container": pod["spec"]["containers"][0]["name"]}
+    args = {**cluster, "namespace": namespace, "container": pod["spec"]["containers"][0]["name"]}
     with contextlib.suppress(CollectionError):  # a container that was never started has no log
-        return log(action, name, asked, task_vars)
+        return log(action, name, args, task_vars)
     return ""
 
 
@@ -233,13 +233,13 @@ def _absent(action: Action, place: Plain) -> str:
     )
 
 
-def _objects(asked: Plain, labels: t.Sequence[str], fields: t.Sequence[str]) -> list[Plain]:
+def _objects(args: Plain, labels: t.Sequence[str], fields: t.Sequence[str]) -> list[Plain]:
     try:
         lookup = lookup_loader.get("kubernetes.core.k8s")
         if lookup is None:
             raise CollectionError("the collection kubernetes.core is missing. Install it (requirements.yml).")
         selectors_ = {"label_selector": ",".join(labels) or None, "field_selector": ",".join(fields) or None}
-        return list(lookup.run([], {}, **asked, **selectors_) or [])
+        return list(lookup.run([], {}, **args, **selectors_) or [])
     except ResourceNotFoundError:  # a kind that the cluster does not know has no objects
         return []
     except CollectionError:

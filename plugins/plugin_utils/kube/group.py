@@ -43,16 +43,16 @@ def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: 
         time.sleep(2)
 
 
-def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
+def wait(action: ask.Action, args: Plain, task_vars: t.Any) -> Plain:
     """Poll until the group reaches the state; return what was seen, failed with the cause if it cannot get there.
 
-    asked: `namespace` and `instance`; `state` (ready, ended, gone), and except for gone `plan` and `ranks`; `timeout` and `interval`
+    args: `namespace` and `instance`; `state` (ready, ended, gone), and except for gone `plan` and `ranks`; `timeout` and `interval`
     in seconds; where the cluster is. Check mode polls once.
     """
     start, progress = time.monotonic(), Progress(pause=0.0)
     before: status.Before | None = None
     while True:
-        seen, before = _look(action, asked, before, task_vars)
+        seen, before = _look(action, args, before, task_vars)
         seconds = round(time.monotonic() - start, 1)
         causes = " ".join(map(str, seen["findings"]))
         result = {"ready": seen["ready"], "findings": to_plain(seen["findings"]), "seconds": seconds}
@@ -61,26 +61,26 @@ def wait(action: ask.Action, asked: Plain, task_vars: t.Any) -> Plain:
             return result
         if seen["state"] == "stuck":
             return {**result, "failed": True, "msg": causes}
-        if seconds >= asked["timeout"]:
+        if seconds >= args["timeout"]:
             # Old ranks that stay say nothing of the new ones, which have not been started.
-            mark = "not_gone" if asked["state"] == "gone" else "timed_out"
-            return {**result, "failed": True, mark: True, "msg": status.late(asked, seen, seconds)}
-        progress.tell(f"waiting for {asked['instance']}: {causes or 'in progress'}")
-        time.sleep(asked["interval"])
+            mark = "not_gone" if args["state"] == "gone" else "timed_out"
+            return {**result, "failed": True, mark: True, "msg": status.late(args, seen, seconds)}
+        progress.tell(f"waiting for {args['instance']}: {causes or 'in progress'}")
+        time.sleep(args["interval"])
 
 
 def _look(
-    action: ask.Action, asked: Plain, before: status.Before | None, task_vars: t.Any
+    action: ask.Action, args: Plain, before: status.Before | None, task_vars: t.Any
 ) -> tuple[Plain, status.Before]:
     """Return the group's current state, and its state at the first look."""
-    pods = ask.of_instance(action, asked, [("v1", "Pod")], task_vars)
+    pods = ask.of_instance(action, args, [("v1", "Pod")], task_vars)
     events: list[Plain] = []
     sets: list[Plain] | None = None
     # Missing pods: look for their owners. (Check mode applied nothing; pods that run to an end have no owner.)
-    least = {"gone": 1, "ended": 0}[asked["state"]] if asked["state"] != "ready" else int(asked["ranks"])
+    least = {"gone": 1, "ended": 0}[args["state"]] if args["state"] != "ready" else int(args["ranks"])
     if len(pods) < least and not action._task.check_mode:
-        sets = ask.of_instance(action, asked, [("apps/v1", "StatefulSet")], task_vars)
-    if (pods or sets) and status.judge(asked, pods, events, before, sets)["state"] != "ready":
-        events = ask.objects(action, ("v1", "Event"), ask.where(asked), [], task_vars)
+        sets = ask.of_instance(action, args, [("apps/v1", "StatefulSet")], task_vars)
+    if (pods or sets) and status.judge(args, pods, events, before, sets)["state"] != "ready":
+        events = ask.objects(action, ("v1", "Event"), ask.where(args), [], task_vars)
     before = before or status.first_look(pods, events, sets or ())
-    return status.judge(asked, pods, events, before, sets), before
+    return status.judge(args, pods, events, before, sets), before

@@ -369,22 +369,22 @@ def _owner(made: t.Mapping[str, t.Any]) -> Finding:
 
 
 def judge(
-    asked: t.Mapping[str, t.Any],
+    args: t.Mapping[str, t.Any],
     pods: t.Sequence[Pod],
     events: t.Sequence[t.Mapping[str, t.Any]],
     before: Before | None = None,
     sets: t.Sequence[t.Mapping[str, t.Any]] | None = None,
 ) -> Plain:
-    """Return the result of `leaving`, `ended` or `group`, by the wanted state; asked: `state`, `ranks`, `plan`."""
-    if asked["state"] == "gone":
+    """Return the result of `leaving`, `ended` or `group`, by the wanted state; args: `state`, `ranks`, `plan`."""
+    if args["state"] == "gone":
         return leaving(pods, events, sets or ())
-    if asked["state"] == "ended":
-        return ended(pods, events, asked["ranks"], asked["plan"])
-    return group(pods, events, asked["ranks"], asked["plan"], before, sets)
+    if args["state"] == "ended":
+        return ended(pods, events, args["ranks"], args["plan"])
+    return group(pods, events, args["ranks"], args["plan"], before, sets)
 
 
-def late(asked: t.Mapping[str, t.Any], seen: Plain, seconds: float) -> str:
+def late(args: t.Mapping[str, t.Any], seen: Plain, seconds: float) -> str:
     """Return the message for a group that did not reach the wanted state in time."""
-    counted = f" ({len(seen['ready'])} of {asked['ranks']} are)" if asked["state"] != "gone" else ""
+    counted = f" ({len(seen['ready'])} of {args['ranks']} are)" if args["state"] != "gone" else ""
     why = " ".join(map(str, seen["findings"])) or "No cause is known: see the pods' logs and events."
-    return f"{asked['instance']} is not {asked['state']}{counted} after {seconds:.0f} s. {why}"
+    return f"{args['instance']} is not {args['state']}{counted} after {seconds:.0f} s. {why}"
