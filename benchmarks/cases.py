@@ -1,13 +1,13 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Score the collection on a folder of cases: logs go to `explain`, recipes to the plan.
+"""Score the collection on a folder of cases: logs go to `explain`, recipes to the plan, versions to what the doctor knows of them.
 
 Usage: cases.py FOLDER [ANSWERS]    (ANSWERS: a YAML file like benchmarks/cases.yml, the default)
 
 An answer names, for a file, what must be said (`says`: expressions, all of them), and what must not (`never`). The outcome is
 `right`; `wrong` if something is said that must not be; `silent` if nothing known is found, or nothing is said of a recipe; else
-`unclear`. Files without an answer are not scored. The status is 1 if one is wrong.
+`unclear`. Files without an answer are not scored. A file `*.versions.yml` maps parts of the platform to their versions. The status is 1 if one is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError  # noqa: E402
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures  # noqa: E402
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import known_bad, signatures  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import explained as explained_nccl  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import transport  # noqa: E402
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_recipe  # noqa: E402
@@ -51,6 +51,23 @@ def planned(path: pathlib.Path) -> list[str]:
     return lines + [f"{found['rule']}: {found['message']} {found['remedy']}" for found in made["findings"]]
 
 
+def known(path: pathlib.Path) -> list[str]:
+    """Return what is said of a node's versions, as the doctor says it."""
+    found, environment = known_bad.platform_findings(
+        yaml.safe_load(path.read_text(encoding="utf-8")), known_bad.load_known_bad()
+    )
+    return [f"{each.message} {each.remedy}" for each in found] + [
+        f"{name}={value}" for name, value in environment.items()
+    ]
+
+
+def said_of(path: pathlib.Path, table: signatures.Table) -> list[str]:
+    """Return what is said of a case, by the kind of its file."""
+    if path.name.endswith(".versions.yml"):
+        return known(path)
+    return explained(path, table) if path.suffix == ".log" else planned(path)
+
+
 def scored(said: list[str], answer: dict[str, list[str]]) -> str:
     """Return `right`, `silent`, `unclear` or `wrong`."""
     text = "\n".join(said)
@@ -71,7 +88,7 @@ def main(folder: pathlib.Path, answers: pathlib.Path) -> int:
         if not path.exists():
             print(f"| {name} | not run | |")
             continue
-        said = explained(path, table) if path.suffix == ".log" else planned(path)
+        said = said_of(path, table)
         outcome = scored(said, answer)
         counts[outcome] += 1
         print(f"| {name} | {outcome} | {said[0][:160].replace('|', '/') if said else ''} |")
