@@ -182,7 +182,8 @@ GLM_52 = {"architectures": ["GlmMoeDsaForCausalLM"], "model_type": "glm_moe_dsa"
           "head_dim": 192, "kv_lora_rank": 512, "q_lora_rank": 2048, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
           "v_head_dim": 256, "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
           "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 2048,
-          "vocab_size": 154880, "max_position_embeddings": 1048576, "tie_word_embeddings": False}  # fmt: skip
+          "index_topk_freq": 4, "index_skip_topk_offset": 3, "vocab_size": 154880, "max_position_embeddings": 1048576,
+          "tie_word_embeddings": False}  # fmt: skip
 
 NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
 

@@ -15,7 +15,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from . import config_precision
 from .config_json import Config, Unread, family, find
 from .model import Attention, Dense, Diffusion, Facts, Head, Linear, Mla, Moe, tensors
-from .sparse import Compressed, GroupIndexer, Hyper, Indexer, Lookup
+from .sparse import Compressed, GroupIndexer, Hyper, Indexer, LatentIndexer, Lookup
 
 Plain = dict[str, t.Any]
 # Bytes per state value by torch type name.
@@ -79,6 +79,24 @@ def _group_indexer(config: Config) -> GroupIndexer | None:
     return GroupIndexer(own.heads, own.head_dim, own.budget, ratio) if own else None
 
 
+def _latent_indexer(config: Config, layers: int) -> LatentIndexer | None:
+    """Read the indexer of latent layers: all have one, those that a list names, or every so many after the first ones."""
+    own = _indexer(config, 1)
+    if own is None:
+        return None
+    said = config.figure("index_types")[1]
+    every, first = config.count("index_every") or 1, config.count("index_offset", 2) or 0
+    if isinstance(said, (list, tuple)) and len(said) >= layers:
+        having = sum(each != "shared" for each in said[:layers])
+    else:
+        having = sum(max(layer - first + 1, 0) % every == 0 for layer in range(layers))
+    if not having:
+        return None
+    return LatentIndexer(
+        own.heads, own.head_dim, own.budget, config.count("index_ratio") or 1, None if having == layers else having
+    )
+
+
 def _compressed(config: Config, layers: int, ratio: int | None) -> Compressed:
     what = "compressed attention"
     indexed = ratio is not None and ratio == config.count("indexed_ratio")
@@ -123,6 +141,7 @@ def _mla(config: Config, layers: int) -> Mla:
         rope_dim=config.needed("rope_dim", what, 0),  # some models give latent layers no positions
         v_dim=config.needed("v_dim", what),
         q_lora_rank=config.count("q_lora_rank"),
+        indexer=_latent_indexer(config, layers),
     )
 
 

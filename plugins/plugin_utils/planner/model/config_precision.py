@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.expressions impor
 from .checkpoint import entries
 from .config_json import Config, Unread, find
 from .model import Facts, Head, head_params
-from .sparse import compressed_parts, hyper_params, indexer_params
+from .sparse import compressed_parts, hyper_params, indexer_params, latent_index_params
 
 PLAIN = "bf16"
 _UNUSUAL = ("router", "embeddings")  # kinds that are quantized only if named
@@ -237,7 +237,10 @@ def _sizes(facts: Facts, kind: str, own: t.Any) -> dict[str, int]:
     if kind == "mla":
         query = own.heads * (own.nope_dim + own.rope_dim)
         rank = own.q_lora_rank
+        queries, keys = latent_index_params(own.indexer, hidden, rank or hidden, own.layers) if own.indexer else (0, 0)
         return {
+            "index": queries,
+            "index_k": keys,
             "q": 0 if rank else hidden * query,
             "q_a": hidden * rank if rank else 0,
             "q_b": rank * query if rank else 0,
@@ -287,7 +290,11 @@ def _block(config: Config, facts: Facts, kind: str, own: t.Any, prefix: str) -> 
         params = sum(sizes[part] // holders[part] for part in parts)
         if params:
             told = "attention" if kind in ("mla", "compressed") else kind
-            found.append(Module(told, f"{prefix}.{name}", params, kind in _UNUSUAL or parts[0] in ("conv", "compress")))
+            found.append(
+                Module(
+                    told, f"{prefix}.{name}", params, kind in _UNUSUAL or parts[0] in ("conv", "compress", "index_k")
+                )
+            )
     return found
 
 

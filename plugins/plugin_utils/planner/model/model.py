@@ -17,12 +17,15 @@ from .sparse import (
     Compressed,
     GroupIndexer,
     Hyper,
+    LatentIndexer,
     Lookup,
     aligned,
     compressed_bytes,
     compressed_params,
     hyper_params,
     indexer_params,
+    latent_index_bytes,
+    latent_index_params,
 )
 
 # Bytes per weight. NVFP4: 4 bits plus one FP8 scale per 16 weights; MXFP4: one per 32; INT4 (AWQ, GPTQ): a BF16 scale
@@ -77,7 +80,10 @@ class Attention:
 
 @dataclass(frozen=True)
 class Mla:
-    """Layers of multi-head latent attention: the cache holds one latent of kv_lora_rank + rope_dim per token."""
+    """Layers of multi-head latent attention: the cache holds one latent of kv_lora_rank + rope_dim per token.
+
+    indexer: for sparse attention (DSA), selects the tokens that the layers attend to, and has a cache of its own.
+    """
 
     layers: int
     heads: int
@@ -86,6 +92,7 @@ class Mla:
     rope_dim: int
     v_dim: int
     q_lora_rank: int | None = None
+    indexer: LatentIndexer | None = None
 
 
 @dataclass(frozen=True)
@@ -325,6 +332,8 @@ def _mla_params(facts: Facts, m: Mla) -> tuple[float, float]:
         down += facts.hidden_size * m.q_lora_rank
         query = m.q_lora_rank * query_out
     up = m.kv_lora_rank * m.heads * (m.nope_dim + m.v_dim) + m.heads * m.v_dim * facts.hidden_size
+    if m.indexer:
+        down += sum(latent_index_params(m.indexer, facts.hidden_size, m.q_lora_rank or facts.hidden_size, m.layers))
     return m.layers * (query + up), m.layers * down
 
 
@@ -525,7 +534,7 @@ def kv_bytes(
         for a in facts.attention
     )
     if facts.mla:
-        total += facts.mla.layers / parallelism.pp * (facts.mla.kv_lora_rank + facts.mla.rope_dim) * size
+        total += _latent_bytes(facts.mla, size, length) / parallelism.pp
     total += compressed_bytes(facts.compressed, size, length) / parallelism.pp
     if head and facts.head:
         if facts.head.compressed:
@@ -533,8 +542,16 @@ def kv_bytes(
         if facts.head.attention:
             total += facts.head.attention.layers * per_layer(facts.head.attention)
         if facts.head.mla:
-            total += facts.head.mla.layers * (facts.head.mla.kv_lora_rank + facts.head.mla.rope_dim) * size
+            total += _latent_bytes(facts.head.mla, size, length)
     return total
+
+
+def _latent_bytes(m: Mla, size: float, length: float | None) -> float:
+    latents = m.layers * (m.kv_lora_rank + m.rope_dim) * size
+    if m.indexer is None:
+        return latents
+    chosen = 1.0 if length is None else min(1.0, m.indexer.budget / length)
+    return latents * chosen + latent_index_bytes(m.indexer, m.layers)
 
 
 def state_bytes(linear: Linear, parallelism: Parallelism, drafts: int = 0) -> float:

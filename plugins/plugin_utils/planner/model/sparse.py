@@ -17,6 +17,7 @@ from dataclasses import dataclass
 # BF16: pages in multiples of 512.
 SCALE_GROUP = 64
 INDEX_SCALE = 4
+INDEX_GROUP = 128
 ALIGNED = 576
 ALIGNED_PLAIN = 512
 
@@ -38,6 +39,17 @@ class GroupIndexer(Indexer):
     """An indexer for layers that cache an entry for every token: it caches one key per `ratio` tokens."""
 
     ratio: int = 1
+
+
+@dataclass(frozen=True)
+class LatentIndexer(Indexer):
+    """An indexer for layers of latent attention: it caches one FP8 key with its scales per `ratio` tokens.
+
+    layers: how many layers have one of their own; the others take the choice of one before them. None: all.
+    """
+
+    ratio: int = 1
+    layers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,27 @@ def indexer_params(indexer: Indexer, hidden: int) -> int:
     vLLM 0.33.0, models/qwen4_exp/nvidia/indexer_qsa.py, index_qk_proj. Every rank holds them.
     """
     return hidden * (indexer.heads + 1) * indexer.head_dim
+
+
+def latent_index_params(indexer: LatentIndexer, hidden: int, q_rank: int, layers: int) -> tuple[int, int]:
+    """Return the weights of an indexer per latent layer: of its queries, and of its key and the heads' weights.
+
+    Where not all `layers` have one, each has its share. vLLM 0.33.0, models/deepseek_v2.py, Indexer (wq_b, wk_weights_proj). Every
+    rank holds them.
+    """
+    own = layers if indexer.layers is None else indexer.layers
+    queries, keys = q_rank * indexer.heads * indexer.head_dim, hidden * (indexer.head_dim + indexer.heads)
+    return queries * own // layers, keys * own // layers
+
+
+def latent_index_bytes(indexer: LatentIndexer, layers: float) -> float:
+    """Return the bytes per token that the indexers of these layers cache on every rank, whatever the format of the latents.
+
+    vLLM 0.33.0, models/deepseek_v2.py, DeepseekV32IndexerCache, and SGLang 0.5.23, pool_configurator.py,
+    _compute_dsa_indexer_cell_size: FP8 values and one FP32 scale per 128, 132 bytes for a key of 128, over the pooled tokens.
+    """
+    key = indexer.head_dim + indexer.head_dim // INDEX_GROUP * INDEX_SCALE
+    return math.ceil(key / indexer.ratio) * (layers if indexer.layers is None else min(indexer.layers, layers))
 
 
 def compressed_parts(c: Compressed, hidden: int) -> dict[str, int]:

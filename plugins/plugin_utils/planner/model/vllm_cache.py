@@ -18,7 +18,16 @@ from dataclasses import dataclass, replace
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 from .model import KV_BYTES, Attention, Facts, Parallelism, state_bytes
-from .sparse import ALIGNED, ALIGNED_PLAIN, Compressed, aligned, entry_bytes, index_bytes, overlap
+from .sparse import (
+    ALIGNED,
+    ALIGNED_PLAIN,
+    Compressed,
+    aligned,
+    entry_bytes,
+    index_bytes,
+    latent_index_bytes,
+    overlap,
+)
 
 BLOCK = 16
 MLA_BLOCK = 64
@@ -190,8 +199,15 @@ def kinds(
             _token_bytes(a, dtype, parallelism),
         )
     keys = max((a.indexer.head_dim * 2 / a.indexer.ratio for a in attention if a.indexer), default=0.0)
-    for (_heads, _width, window), (number, size) in merged.items():
-        found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, keys * tokens))
+    # The indexers of latent layers have pages of their own in the same group (MLAAttentionSpec, role INDEXER).
+    chosen = (
+        sum(latent_index_bytes(m.indexer, m.layers) for m in mla if m.indexer) / sum(m.layers for m in mla)
+        if mla
+        else 0.0
+    )
+    for (heads, _width, window), (number, size) in merged.items():
+        beside = (chosen if heads == 0 else keys) * tokens
+        found.append(Kind(math.ceil(number), size * tokens, tokens, window, None, beside))
     if keys:
         # The indexer's newest keys before compression: a ring buffer in one block.
         found.append(Kind(1, 0.0, tokens, None, 1))

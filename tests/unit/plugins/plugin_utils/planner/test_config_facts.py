@@ -18,6 +18,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model imp
     config_json,
     config_precision,
     model,
+    sparse,
+    vllm_cache,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model.config_facts import model_facts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
@@ -153,7 +155,7 @@ def test_formats_are_shared_out_over_the_weights_that_the_plan_counts(name: str)
         ("RadixArk/Qwen3.8-Flash-Next-NVFP4", 177.4, 135.1),
         ("deepseek-ai/DeepSeek-V4-Flash", 284.3, 159.4),
         ("nvidia/MiniMax-M3-NVFP4", 426.8, 249.2),
-        ("nvidia/GLM-5.2-NVFP4", 743.0, 464.4),
+        ("nvidia/GLM-5.2-NVFP4", 743.0, 465.0),
         ("deepseek-ai/DeepSeek-V4-Flash-0731", 284.3, 166.4),
         # In BF16, as published: 235 GB, 59,553,253,376 bytes, 59.99 GiB, 65.8 GB.
         ("poolside/Laguna-S-2.1", 117.6, 235.1),
@@ -371,13 +373,51 @@ def test_a_window_that_is_off_is_none() -> None:
 
 
 def test_what_facts_have_no_place_for_is_said() -> None:
-    found = model_facts(DEEPSEEK | {"model_type": "deepseek_v32", "index_topk": 2048})
+    found = model_facts(DEEPSEEK | {"index_topk_pattern": "FSSS"})
     assert found["unread"] == [
-        "config.json: DeepseekV3ForCausalLM: not counted: the sparse attention's indexer (index_topk): its weights and its cache "
-        "(132 bytes a token and layer)."
+        "config.json: DeepseekV3ForCausalLM: not counted: which layers take the choice of one before them "
+        "(index_topk_pattern)."
     ]
     tower = model_facts(GLM | {"vision_config": {"depth": 3}})
     assert tower["unread"] == ["config.json: Glm4MoeForCausalLM: not counted: the vision tower (vision_config)."]
+
+
+DSA: Tree = {
+    "model_type": "glm_moe_dsa",
+    "num_hidden_layers": 78,
+    "index_n_heads": 32,
+    "index_head_dim": 128,
+    "index_topk": 2048,
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "layers"),
+    [
+        ({}, None),
+        ({"index_topk_freq": 4, "index_skip_topk_offset": 3}, 21),  # GLM-5.2's, whose indexer_types have 21 `full`
+        ({"indexer_types": ["full", "full", "full", "shared"] + ["full", "shared"] * 37}, 40),
+    ],
+)
+def test_which_latent_layers_have_an_indexer(said: Tree, layers: int | None) -> None:
+    mla = model_facts(DEEPSEEK | DSA | said)["facts"]["mla"]
+    assert mla["indexer"] == {"heads": 32, "head_dim": 128, "budget": 2048} | ({"layers": layers} if layers else {})
+
+
+def test_an_indexer_has_a_cache_of_its_own() -> None:
+    """local-inference-lab/vllm#82 measured 54,728 bytes for each token of GLM-5.2 with its prediction layer: 79 of 656, 22 of 132."""
+    glm = facts_of(read("nvidia/GLM-5.2-NVFP4")["facts"])
+    indexer = glm.mla.indexer
+    assert indexer and sparse.latent_index_bytes(indexer, 78) == 21 * 132
+    (kind,) = vllm_cache.kinds(glm, model.Parallelism(8), {"kv_cache_dtype": "fp8_ds_mla"}, head=True)
+    assert kind.layers * (kind.page + kind.beside) / kind.block == pytest.approx(54728, abs=1)
+    fork = model.kv_bytes(glm, "fp8", model.Parallelism(8), head=True)
+    assert fork == 79 * 576 + 22 * 132
+
+
+def test_an_indexer_of_pooled_keys() -> None:
+    """local-inference-lab/vllm#549 has 33 bytes for each token of GLM-5.3-Flash, whose keys stand for four tokens."""
+    assert sparse.latent_index_bytes(sparse.LatentIndexer(32, 128, 2048, 4), 11) == 11 * 33
 
 
 def test_a_draft_model() -> None:
