@@ -29,6 +29,7 @@ class Model(t.TypedDict, total=False):
     expert_rows_rest: t.Annotated[int, "of them, modulo 128"]
     latent: t.Annotated[bool, "experts work in a smaller, latent width"]
     head_dim_max: t.Annotated[int, "the widest attention head"]
+    latent_indexer: t.Annotated[bool, "an indexer selects the tokens that its latent attention reads"]
     indexer_ratio: t.Annotated[int, "an indexer of attention caches one key per this many tokens; 0: none"]
     value_dims_differ: t.Annotated[bool, "layers with a window have values of a different width"]
     merge_state_threads: t.Annotated[int, "threads per block of FlashInfer's MergeState; CUDA launches 1024 at most"]

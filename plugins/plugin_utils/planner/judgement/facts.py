@@ -149,6 +149,7 @@ def model_facts(
         "experts": moe.experts if moe else 0,
         "latent": bool(moe and moe.latent),
         "head_dim_max": facts.head_dim_max,
+        "latent_indexer": bool(facts.mla and facts.mla.indexer),
         "indexer_ratio": max((a.indexer.ratio for a in facts.attention if a.indexer), default=0),
         "position": facts.position,
         "first_layer": facts.first_layer,

@@ -28,6 +28,7 @@ WRITTEN = knowledge.load("rules")
 # No setting fixes these: only other nodes, another checkpoint or another version.
 WITHOUT_FIX = {
     "memory.uneven",  # memory is to be freed on a node; the variable that switches the check off is no setting
+    "attention.vllm-sparse-latent",  # another release
     "memory.weights-too-large", "settings.quantization-mixed-unknown", "experts.ungated-0.5.10", "load.class-unknown",
 }  # fmt: skip
 # Whether less is needed with their fixes only a plan's own memory tells: test_remedies.
@@ -174,6 +175,10 @@ CASES: dict[str, Case] = {
         GLM, {"moe_runner_backend": "flashinfer_cutlass"}, version="0.5.12",
         facts={"moe": dataclasses.replace(profile.resolve(profile.find(GLM)).facts.moe, intermediate=1472)},  # type: ignore[union-attr,type-var]
     ),
+    "experts.vllm-no-sm121-kernel": Case(VLLM, {"moe_runner_backend": "flashinfer_trtllm"}),
+    "experts.vllm-mxfp4-0.19": Case("gpt-oss-120b-vllm", {"moe_runner_backend": "triton"}, version="0.20.0"),
+    "experts.vllm-mxfp4-triton": Case("gpt-oss-120b-vllm", {"moe_runner_backend": "triton"}, version="0.31.0"),
+    "experts.vllm-mxfp4-trtllm": Case("gpt-oss-120b-vllm", {"moe_runner_backend": "flashinfer_trtllm"}, version="0.33.0"),
     "experts.ep-without-experts-vllm": Case(VLLM, {}, {"ep": 2, "tp": 2, "nodes": 2}, facts={"moe": None}),
     "graphs.piecewise-dense-fp4": Case(GLM, {"disable_piecewise_cuda_graph": False}),
     "graphs.batch-over-garbage": Case(
@@ -696,3 +701,20 @@ def test_what_is_asked_of_a_checkpoint_is_held_against_its_own_method(
         "settings.quantization-fp4-of-fp8",
     }
     assert bool(blocked) is refused, blocked
+
+
+@pytest.mark.parametrize(
+    ("version", "fires"),
+    [("0.23.0", False), ("0.24.0", True), ("0.25.1", False), ("0.26.0", False), ("0.27.1", True), ("0.28.0", False)],
+)
+def test_deep_gemm_is_warned_of_where_its_wheel_has_no_kernels_for_a_spark(version: str, fires: bool) -> None:
+    case = Case("glm-4.7-flash-vllm", version=version, method="fp8")
+    assert ("load.vllm-deep-gemm" in found(case)) is fires
+    assert "load.vllm-deep-gemm" not in found(dataclasses.replace(case, settings={"disable_deep_gemm": True}))
+    assert "load.vllm-deep-gemm" not in found(dataclasses.replace(case, method="modelopt"))
+
+
+@pytest.mark.parametrize(("version", "fires"), [("0.23.0", True), ("0.24.0", False)])
+def test_sparse_latent_attention_needs_a_release_with_a_back_end_for_a_spark(version: str, fires: bool) -> None:
+    assert ("attention.vllm-sparse-latent" in found(Case("glm-5.2-nvfp4-vllm", version=version))) is fires
+    assert "attention.vllm-sparse-latent" not in found(Case("glm-4.7-flash-vllm", version=version))
