@@ -45,21 +45,28 @@ def _do(*words: object) -> None:
     subprocess.run([str(word) for word in words], check=True, stdin=subprocess.DEVNULL)
 
 
-def image() -> pathlib.Path:
-    """Return the lab's file system, which is built if need be."""
+def image(renderer: str = "networkd") -> pathlib.Path:
+    """Return the lab's file system with that renderer, which is built if need be."""
     program = (
         "import os; from labkit import config, image; c = config.load(os.environ, os.getuid())\n"
         "with image.locked(c, print): print(image.ensure(c, print))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=LAB, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=LAB,
+        env={**os.environ, "DGXSPARK_LAB_RENDERER": renderer},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return pathlib.Path(done.stdout.splitlines()[-1]) / "root.ext4"
 
 
 @contextlib.contextmanager
-def mounted(place: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Mount the lab's file system at a folder, read-only."""
+def mounted(place: pathlib.Path, renderer: str = "networkd") -> Iterator[pathlib.Path]:
+    """Mount the lab's file system with that renderer at a folder, read-only."""
     place.mkdir()
-    _do("mount", "-o", "ro,loop,noload", image(), place)
+    _do("mount", "-o", "ro,loop,noload", image(renderer), place)
     try:
         yield place
     finally:
@@ -90,17 +97,16 @@ class Machine:
             (units / f"{unit}.service").symlink_to("/dev/null")
         for link in (self.root / "etc/systemd/network").glob("*.link"):
             link.unlink()
-        self._management()
+        # NetworkManager leaves veth pairs to whoever made them, unless this file of its is gone.
+        (self.root / "usr/lib/udev/rules.d/85-nm-unmanaged.rules").unlink(missing_ok=True)
+        for file in (self.root / "etc/netplan").iterdir():
+            file.write_text(file.read_text("utf-8").replace("10.0.2.15/24", f"{self.address}/24"), "utf-8")
         try:
             self._start()
         except BaseException:
             self.__exit__()
             raise
         return self
-
-    def _management(self) -> None:
-        file = self.root / "etc/netplan/01-mgmt.yaml"
-        file.write_text(file.read_text("utf-8").replace("10.0.2.15/24", f"{self.address}/24"), "utf-8")
 
     def _start(self) -> None:
         (self.place / "init").write_text(INIT, "utf-8")
