@@ -39,7 +39,6 @@ from ansible_collections.dgxspark.cluster.tests.support import booted  # noqa: E
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "interrupted_runs.md"
 PLAY = "tests/lab/playbooks/netplan_change.yml"
-CACHE = pathlib.Path(os.environ.get("DGXSPARK_LAB_CACHE") or pathlib.Path.home() / ".cache" / "dgxspark-lab")
 TIMER = 20  # seconds of the change's rollback timer
 AFTER = TIMER + 10  # seconds for which nothing may change after the last run's end
 SETTLES = 5  # seconds in which the kernel's addresses follow a file that was taken away
@@ -76,18 +75,7 @@ class Place:
     def __init__(self, machine: booted.Machine, folder: pathlib.Path) -> None:
         self.machine, self.folder = machine, folder
         folder.mkdir(exist_ok=True)
-        known = (CACHE / "known_hosts").resolve()
-        options = f"-o HostKeyAlias=dgxspark-lab -o UserKnownHostsFile={known} -o ConnectTimeout=10"
-        host = {
-            "ansible_host": machine.address,
-            "ansible_user": "root",
-            "ansible_python_interpreter": "/usr/bin/python3",
-            "ansible_ssh_private_key_file": str(CACHE / "id_lab"),
-            "ansible_ssh_common_args": options,
-            "ansible_control_path_dir": str(folder / "cp"),
-        }
-        self.inventory = folder / "hosts.json"
-        self.inventory.write_text(json.dumps({"dgx": {"hosts": {f"node{machine.number}": host}}}), "utf-8")
+        self.inventory = booted.inventory(machine, folder)
 
     def start(self, number: int, log: pathlib.Path) -> subprocess.Popen[bytes]:
         """Start a run in a session of its own, as a terminal has it."""

@@ -13,6 +13,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import lines
 from ansible_collections.dgxspark.cluster.plugins.modules.netplan_vf import ARGUMENTS, REQUIRED_IF
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import node_disk
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import netplan_outcome, turns
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import say
@@ -41,6 +42,8 @@ class ActionModule(ControllerAction):
             begun = turns.in_turn(self._begin, lambda text: say(f"{host}: {text}"))
             lost = False
         except AnsibleConnectionFailure as exc:
+            if node_disk.fault(str(exc)):  # netplan was not started
+                raise
             display.vv(lines(f"netplan_vf: the connection broke while netplan was running: {exc}"))
             begun, lost = {"changed": True, "outcome": "pending"}, True
         if begun.get("failed") or begun.get("outcome") != "pending":

@@ -10,13 +10,13 @@ import dataclasses
 import re
 import typing as t
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, node_python
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, node_disk, node_python
 
 Plain = dict[str, t.Any]
 # What ansible-core's connections raise when a command wants a password that nobody has given them, or another one.
@@ -52,12 +52,14 @@ class ControllerAction(ActionBase):  # type: ignore[misc,unused-ignore]
         except CollectionError as exc:
             made = self.failure(str(exc))
         except AnsibleError as exc:
-            wanted = _PASSWORD.search(str(exc))
-            if not wanted:
+            wanted, told = _PASSWORD.search(str(exc)), node_disk.fault(str(exc))
+            if told and isinstance(exc, AnsibleConnectionFailure):
+                raise AnsibleConnectionFailure(told) from None  # Ansible would print both
+            if wanted:
+                told = f"{wanted[0]}: give it with -K (or --become-password-file FILE), or let this user use sudo on the node without one."
+            if not told:
                 raise
-            made = self.failure(
-                f"{wanted[0]}: give it with -K (or --become-password-file FILE), or let this user use sudo on the node without one."
-            )
+            made = self.failure(told)
         except Exception as exc:
             # Ansible says of an exception its text alone, which may be a key, or nothing.
             raise AnsibleError(

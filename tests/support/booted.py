@@ -7,6 +7,7 @@ enP7s7 leads to this machine, enp9s0 to enp9s1 beside it.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -71,6 +72,25 @@ def mounted(place: pathlib.Path, renderer: str = "networkd") -> Iterator[pathlib
         yield place
     finally:
         _do("umount", place)
+
+
+def inventory(machine: Machine, folder: pathlib.Path) -> pathlib.Path:
+    """Write an inventory of one Spark, this machine, into a folder; return its file."""
+    cache = pathlib.Path(
+        os.environ.get("DGXSPARK_LAB_CACHE") or pathlib.Path.home() / ".cache" / "dgxspark-lab"
+    ).resolve()
+    known = f"-o HostKeyAlias=dgxspark-lab -o UserKnownHostsFile={cache / 'known_hosts'} -o ConnectTimeout=10"
+    host = {
+        "ansible_host": machine.address,
+        "ansible_user": "root",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_ssh_private_key_file": str(cache / "id_lab"),
+        "ansible_ssh_common_args": known,
+        "ansible_control_path_dir": str(folder / "cp"),
+    }
+    place = folder / "hosts.json"
+    place.write_text(json.dumps({"dgx": {"hosts": {f"node{machine.number}": host}}}), "utf-8")
+    return place
 
 
 class Machine:

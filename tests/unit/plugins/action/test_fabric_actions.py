@@ -312,6 +312,42 @@ def test_a_sudo_that_asks_for_a_password_is_told_with_the_way_out(
         assert words in made["msg"]
 
 
+FULL = "failed to transfer file to /root/.ansible/tmp/x: dd: error writing '/root/.ansible/tmp/x': No space left on device\n1+0 records in"
+FOLDER = "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have permissions on …"
+
+
+@pytest.mark.parametrize("action", ["roce_info", "netplan_vf"])
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (AnsibleError(FULL), "the disk is full. Free space on it"),
+        (AnsibleConnectionFailure(FULL), "the disk is full. Free space on it"),
+        (AnsibleError("mkdir: cannot create directory: Read-only file system"), "its file system is read-only"),
+        (AnsibleConnectionFailure(FOLDER), "its disk is full or read-only"),
+    ],
+)
+def test_a_disk_that_takes_no_module_is_one_sentence_and_no_broken_connection(
+    action: str, said: Exception, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """netplan_vf took the last one for a node that netplan has just cut off, and waited for minutes."""
+
+    def refuses(*_arguments: object, **_named: object) -> None:
+        raise said
+
+    monkeypatch.setattr(ActionBase, "_execute_module", refuses)
+    arguments = {
+        "roce_info": {"device_ids": ["15b3:1021"]},
+        "netplan_vf": {"path": "/etc/netplan/90-x.yaml", "state": "absent"},
+    }
+    if isinstance(said, AnsibleConnectionFailure):
+        with pytest.raises(AnsibleConnectionFailure) as caught:
+            run(action, play({"spark1": {}}), **arguments[action])
+        told = str(caught.value)
+    else:
+        told = run(action, play({"spark1": {}}), **arguments[action])["msg"]
+    assert words in told and "run again" in told and "dd:" not in told
+
+
 def test_a_node_s_python_that_does_not_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def shim(action: roce_info.ActionModule, **_named: object) -> dict[str, t.Any]:
         action._used_interpreter = "/root/.pyenv/shims/python3.13"
