@@ -83,7 +83,8 @@ def play(
 
 def make_so(*arguments: str, limit: str = "spark[1:4]") -> Run:
     """Bring the fabric to its planned state, or fail the test here."""
-    run = play("site.yml", "--tags", "fabric", *arguments, limit=limit)
+    # Four emulated nodes on a machine with other work took 15 minutes and more.
+    run = play("site.yml", "--tags", "fabric", *arguments, limit=limit, timeout=2700)
     assert run.code == 0, run.output
     return run
 

@@ -32,8 +32,16 @@ SEEN = (
 )
 
 
+# Emulated cores on a machine with other work.
+PATIENT = ("--tags", "fabric", "-e", "netplan_vf_rollback_timeout=300")
+
+
 def site(*arguments: str) -> Run:
-    return play("site.yml", "--tags", "fabric", "-e", "netplan_vf_rollback_timeout=300", *arguments, limit=LIMIT)
+    return play("site.yml", *PATIENT, *arguments, limit=LIMIT, timeout=1800)
+
+
+def teardown() -> Run:
+    return play("playbooks/teardown.yml", *PATIENT, limit=LIMIT, timeout=1800)
 
 
 def said(run: Run) -> str:
@@ -306,12 +314,12 @@ def test_a_pod_s_vf_is_taken_down_once_the_pod_is_stopped_as_told(planned: str) 
         f"ip netns add pod; ip link set {V1} netns pod; systemd-run --quiet --unit=lab-pod ip netns exec pod sleep 900",
     )
     try:
-        refused = play("playbooks/teardown.yml", "--tags", "fabric", limit=LIMIT)
+        refused = teardown()
         assert refused.code != 0
         assert "Stop the pod that uses it, then run again." in said(refused), refused.output
     finally:
         sh(NODE, "systemctl stop lab-pod; ip netns delete pod")
-    torn = play("playbooks/teardown.yml", "--tags", "fabric", limit=LIMIT)
+    torn = teardown()
     assert torn.code == 0, torn.output
     assert sh(NODE, f"cat /sys/class/net/{FUNCTION}/device/sriov_numvfs") == "0"
     assert site().code == 0
