@@ -158,7 +158,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     options = vfs.Options(given["trust"], given["spoof_check"], given["reset_stranded"])
     planned = [from_plain(values.PlannedFunction, f, f"functions[{i}]") for i, f in enumerate(given["functions"])]
     root = given["system_root"].rstrip("/")
-    host = restore.Host(given["sysfs_root"], given["proc_root"], root + restore.RUN_DIR)
+    host = restore.KernelHost(given["sysfs_root"], given["proc_root"], root + restore.RUN_DIR)
     sriov = Sriov(host, root, given["netns_root"])
     turn = Turn(given["run"], host.clock, root)
     try:

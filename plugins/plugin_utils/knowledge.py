@@ -43,7 +43,7 @@ COLLECTION = pathlib.Path(__file__).resolve().parents[2]
 SHIPPED = COLLECTION / "knowledge"
 
 # kind -> (folder of the shipped entries, folder in an owner's overlay), for kinds outside knowledge/<kind>
-ELSEWHERE = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
+FOLDERS = {"profile": (COLLECTION / "roles" / "k8s_dgx" / "model_profiles", "model_profiles")}
 
 EDITORS = "# yaml-language-server: $schema="
 
@@ -243,7 +243,7 @@ def merged(base: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> Entry:
 
 
 def _folder(kind: str, root: pathlib.Path) -> pathlib.Path:
-    shipped, owners = ELSEWHERE.get(kind, (SHIPPED / kind, kind))
+    shipped, owners = FOLDERS.get(kind, (SHIPPED / kind, kind))
     return shipped if root == SHIPPED else root / owners
 
 

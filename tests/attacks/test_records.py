@@ -170,7 +170,7 @@ def documents() -> dict[str, bytes]:
     }
 
 
-class Untouchable(restore.Host):
+class Untouchable(restore.KernelHost):
     def write(self, path: str, value: str) -> None:
         raise AssertionError(path)
 
@@ -202,7 +202,7 @@ def test_teardown_by_a_damaged_record_is_refused(damage: bytes, place: str, tmp_
     path.parent.mkdir(parents=True)
     path.write_bytes(damage)
     with pytest.raises(CollectionError, match=place):
-        Sriov(restore.Host(), str(tmp_path)).journal(values.Node())
+        Sriov(restore.KernelHost(), str(tmp_path)).journal(values.Node())
     assert path.read_bytes() == damage
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import ELSEWHERE
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import SET_BY_PLAN
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.unit import guide
 
@@ -101,7 +101,7 @@ def test_refusals_read_as_shown(settings: dict[str, t.Any]) -> None:
 
 def test_the_table_of_what_the_plan_says_itself_is_whole() -> None:
     table = GUIDE.partition("The plan sets this")[2].partition("A name that the engine")[0]
-    assert set(ELSEWHERE) <= set(re.findall(r"``(\w+)``", table))
+    assert set(SET_BY_PLAN) <= set(re.findall(r"``(\w+)``", table))
 
 
 def test_the_file_of_one_of_several_models_starts_and_switches() -> None:

@@ -9,7 +9,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import res
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 
 
-class FakeHost(restore.Host):
+class FakeHost(restore.KernelHost):
     """`log` has every write and command that was meant to change something; `fail` maps a path's end to an error."""
 
     def __init__(self, node: FakeNode) -> None:

@@ -22,7 +22,7 @@ PACKAGE = {"ib_write_bw": "perftest", "ib_send_lat": "perftest", "ibv_rc_pingpon
 class RdmaTest:
     """One end of one test. Both ends get the same `id`, `program`, `port`, `size` and `iterations` or `duration`.
 
-    port: the TCP port of the ends' rendezvous; the program itself uses the next one. path_mtu: the RDMA path MTU in
+    port: the TCP port of the ends' rendezvous; the program itself uses `program_port`. path_mtu: the RDMA path MTU in
     bytes that both ends support, None for the program's own choice. Sizes in bytes, times in seconds. together: consecutive
     tests with the same name run at the same time. run: this verify, in words: another one at the same time must not meet our ends.
     """
@@ -43,11 +43,16 @@ class RdmaTest:
     together: str | None = None
     run: str = ""
 
+    @property
+    def program_port(self) -> int:
+        """The TCP port on which the program's two ends meet."""
+        return self.port + 1
+
 
 def argv(test: RdmaTest) -> list[str]:
     """Return the command line of this end."""
     pingpong = test.program == "ibv_rc_pingpong"
-    words = [test.program, "-d", test.hca, "-i", str(test.hca_port), "-p", str(test.port + 1), "-s", str(test.size)]
+    words = [test.program, "-d", test.hca, "-i", str(test.hca_port), "-p", str(test.program_port), "-s", str(test.size)]
     words += ["-g" if pingpong else "-x", str(test.gid_index)]
     if test.path_mtu:
         words += ["-m", str(test.path_mtu)]

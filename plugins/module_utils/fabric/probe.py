@@ -131,7 +131,7 @@ def _run(test: RdmaTest, bounds: Bounds) -> RdmaAnswer:
 
 def _serve(test: RdmaTest, deadline: float, bounds: Bounds, say: t.Callable[..., RdmaAnswer]) -> RdmaAnswer:
     with _accept(test, deadline) as line, _Program(test, bounds) as program:
-        if not program.wait_listening(test.port + 1):
+        if not program.wait_listening(test.program_port):
             words = last_words(program.end()) or "it does not start listening"
             line.sendall(_FAILED + words.encode())
             return say("error", f"{test.program} (server): {words}")

@@ -50,7 +50,7 @@ class RestoreError(Exception):
     """What could not be done, in plain words."""
 
 
-class Host:
+class KernelHost:
     """The node as files and commands. Paths are relative to `sysfs` and `proc`; tests replace those."""
 
     def __init__(
@@ -188,7 +188,7 @@ def _number(text: str | None) -> int | None:
 
 
 @contextlib.contextmanager
-def busy(host: Host) -> t.Iterator[None]:
+def busy(host: KernelHost) -> t.Iterator[None]:
     """Keep other runs out, and the udev rule inactive: it checks whether the process named in the mark is alive."""
     os.makedirs(host.run_dir, mode=0o755, exist_ok=True)
     mark = os.path.join(host.run_dir, "busy")
@@ -214,7 +214,7 @@ def busy(host: Host) -> t.Iterator[None]:
 class Restorer:
     """One run over functions of a document. `done` and `problems` list what it did and what failed."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: KernelHost) -> None:
         self.host = host
         self.done: list[str] = []
         self.problems: list[str] = []
@@ -453,7 +453,7 @@ class Restorer:
         return str(self.host.netdev(address))
 
 
-def restore(document: Document, host: Host, only: str | None = None) -> tuple[list[str], list[str]]:
+def restore(document: Document, host: KernelHost, only: str | None = None) -> tuple[list[str], list[str]]:
     """Bring the node to the document's state. Returns what was done, and what failed.
 
     only: the PCI address of one function, or of one VF (which then gets its settings; counts stay unchanged).
@@ -493,7 +493,7 @@ def restore(document: Document, host: Host, only: str | None = None) -> tuple[li
     return run.done, run.problems
 
 
-def wait_for(document: Document, host: Host) -> list[str]:
+def wait_for(document: Document, host: KernelHost) -> list[str]:
     """Wait a bounded time for the functions' interfaces. Returns the slots that have not appeared.
 
     A function that is not on the PCI bus once udev has been idle for 3 seconds (no cable) is not waited for.
@@ -511,7 +511,7 @@ def wait_for(document: Document, host: Host) -> list[str]:
         host.sleep(0.1)
 
 
-def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
+def main(arguments: t.Sequence[str], host: KernelHost, config: str = CONFIG) -> int:
     """Run as `boot` or `dev NAME`. Returns the exit status; prints what was done to standard output."""
     if arguments[:1] not in (["boot"], ["dev"]) or len(arguments) != (1 if arguments[:1] == ["boot"] else 2):
         sys.stderr.write("usage: fabric-restore boot | dev NAME\n")
@@ -542,4 +542,4 @@ def main(arguments: t.Sequence[str], host: Host, config: str = CONFIG) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:], Host()))
+    raise SystemExit(main(sys.argv[1:], KernelHost()))

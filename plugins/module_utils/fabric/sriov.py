@@ -33,7 +33,7 @@ _OWN_FOLDERS = ("/etc/dgxspark", "/usr/local/lib/dgxspark", "/var/lib/dgxspark")
 class Sriov:
     """A node's functions, and the files that preserve them. `root` is prepended to the paths of these files."""
 
-    def __init__(self, host: restore.Host, root: str = "", netns_root: str = "/run/netns") -> None:
+    def __init__(self, host: restore.KernelHost, root: str = "", netns_root: str = "/run/netns") -> None:
         self.host = host
         self.root = root
         self.netns_root = netns_root

@@ -71,18 +71,18 @@ from .vocabulary.builder import BuildArgv
 from .vocabulary.builder import builder as argv_builder
 from .vocabulary.flag_table import Parser as FlagTable
 from .vocabulary.kept_secrets import of_command as refuse_secrets_in_command
-from .vocabulary.settings import ELSEWHERE, load_tables
+from .vocabulary.settings import SET_BY_PLAN, load_tables
 
 __all__ = [
     "ANYWHERE",
     "AUTO",
     "CATALOGUE_LEVELS",
     "CATALOGUE_SORTS",
-    "ELSEWHERE",
     "ESTIMATE_LEVELS",
     "MIXED",
     "NOISE",
     "PROFILE_KIND",
+    "SET_BY_PLAN",
     "SHAPES",
     "BuildArgv",
     "Catalogue",

@@ -63,7 +63,7 @@ def test_the_fabrics_schema_has_every_setting_and_what_to_say_of_it() -> None:
 
 def test_every_folder_has_a_schema_and_every_schema_a_folder() -> None:
     folders = sorted(p.name for p in knowledge.SHIPPED.iterdir() if p.is_dir() and p.name != "schema")
-    assert folders == [kind for kind in KINDS if kind not in knowledge.ELSEWHERE]
+    assert folders == [kind for kind in KINDS if kind not in knowledge.FOLDERS]
 
 
 @pytest.mark.parametrize("kind", KINDS)

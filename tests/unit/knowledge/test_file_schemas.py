@@ -116,7 +116,7 @@ def test_the_groups_variables_are_those_of_the_roles(value: t.Any, good: bool) -
 
 
 def test_a_generated_profile_names_the_installed_schema() -> None:
-    profile = knowledge.read_yaml(knowledge.ELSEWHERE["profile"][0] / "gemma-4-31b-it.yml")
+    profile = knowledge.read_yaml(knowledge.FOLDERS["profile"][0] / "gemma-4-31b-it.yml")
     text = profile_text.sealed(profile_text.body(profile, [("image", "which")]), "a test")
     assert named(text) == of("profile")
     assert faults(named(text), yaml.safe_load(text)) == []

@@ -121,7 +121,7 @@ def _left_behind(under: t.Mapping[str, t.Any], over: t.Mapping[str, t.Any]) -> s
 
 
 def _shipped(entry: Entry) -> bool:
-    return pathlib.Path(entry.get("origin", "")).parent == knowledge.ELSEWHERE[KIND][0]
+    return pathlib.Path(entry.get("origin", "")).parent == knowledge.FOLDERS[KIND][0]
 
 
 def _on(base: Entry, own: Entry) -> Entry:

@@ -19,7 +19,7 @@ from ..profile.profile import KIND, entries, extended
 from ..vocabulary import flag_table
 from ..vocabulary.hub_names import model_key
 from ..vocabulary.images import find_image, load_images
-from ..vocabulary.settings import ELSEWHERE, Dialect, Tables, load_tables
+from ..vocabulary.settings import SET_BY_PLAN, Dialect, Tables, load_tables
 from . import recipe_flags, recipe_formats, recipe_source
 from .recipe_shell import unset
 
@@ -323,8 +323,8 @@ class _Maker:
             self.told(text, "ours", f"instance.port {value}")
         elif key in ("tp_size", "pp_size", "ep_size", "dp_size", "enable_expert_parallel"):
             self.parallelism(key, value, text)
-        elif key in ELSEWHERE:
-            self.told(text, "ours", f"set for each rank by {ELSEWHERE[key]}.")
+        elif key in SET_BY_PLAN:
+            self.told(text, "ours", f"set for each rank by {SET_BY_PLAN[key]}.")
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             self.told(text, "refused", "no flag has such a name.")
         elif known or key in self.dialect.tables.settings:

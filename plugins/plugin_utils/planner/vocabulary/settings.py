@@ -32,7 +32,7 @@ from .images import Images, find_image, load_images
 Entry = t.Mapping[str, t.Any]
 Settings = dict[str, t.Any]
 # What the plan itself sets for each rank: canonical name → where the owner sets it.
-ELSEWHERE = {
+SET_BY_PLAN = {
     "model": "the profile's model",
     "tp_size": "parallel.tp",
     "pp_size": "parallel.pp",
@@ -407,10 +407,10 @@ def canonical(
     a setting that the plan itself sets for each rank (parallelism, ports, addresses).
     """
     found, kept, faults, given = read_layer(settings, environment, dialect)
-    for key in sorted(found.keys() & ELSEWHERE.keys()):
+    for key in sorted(found.keys() & SET_BY_PLAN.keys()):
         faults.append(
             Finding(
-                "arguments.owned", "error", given[key], "the plan sets it for each rank.", f"Give {ELSEWHERE[key]}."
+                "arguments.owned", "error", given[key], "the plan sets it for each rank.", f"Give {SET_BY_PLAN[key]}."
             )
         )
     if faults:

@@ -56,7 +56,7 @@ def node(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> FakeNode:
 @pytest.fixture
 def host(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     fake = FakeHost(node)
-    monkeypatch.setattr(restore, "Host", lambda *_roots: fake)
+    monkeypatch.setattr(restore, "KernelHost", lambda *_roots: fake)
     monkeypatch.setattr(sriov_vf, "module_runner", lambda _module: node.run)
     monkeypatch.setattr(facts, "entering", lambda _run: node.enter)
     monkeypatch.setattr(facts, "SETTLE_S", 0.0)

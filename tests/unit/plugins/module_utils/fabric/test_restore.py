@@ -345,18 +345,18 @@ def test_a_write_that_the_kernel_does_not_end_is_given_up(
     monkeypatch.setattr(restore, "WRITE_WAIT", 0.3)
     began = time.monotonic()
     with pytest.raises(restore.RestoreError, match=r"sriov_numvfs.*has not returned within 0\.3 s.*fuser"):
-        restore.Host().write(str(path), "0")
+        restore.KernelHost().write(str(path), "0")
     assert time.monotonic() - began < 5
 
 
 def test_what_the_kernel_says_to_a_bounded_write_is_passed_on(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "sriov_numvfs"
     path.write_text("4\n")
-    restore.Host().write(str(path), "2")
+    restore.KernelHost().write(str(path), "2")
     assert path.read_text() == "2"
     with pytest.raises(restore.RestoreError, match="No such file"):
-        restore.Host().write(str(tmp_path / "gone/sriov_numvfs"), "2")
+        restore.KernelHost().write(str(tmp_path / "gone/sriov_numvfs"), "2")
     with pytest.raises(restore.RestoreError, match="No space left"):
         (tmp_path / "full").mkdir()
         (tmp_path / "full/sriov_numvfs").symlink_to("/dev/full")
-        restore.Host().write(str(tmp_path / "full/sriov_numvfs"), "2")
+        restore.KernelHost().write(str(tmp_path / "full/sriov_numvfs"), "2")

@@ -21,7 +21,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.judgement
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.model import model
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.profile import profile
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary import flag_table
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import ELSEWHERE
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.vocabulary.settings import SET_BY_PLAN
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
 KNOWN = knowledge_base.base()
@@ -149,7 +149,7 @@ def test_no_row_proves_any_other_flag(row: evidence.Row, data: st.DataObject) ->
     flag = data.draw(st.sampled_from(sorted(parser.table["flags"])))
     spec = parser.table["flags"][flag]
     key, value = flag.replace("-", "_"), other_value(spec)
-    if dialect.named(key) != (key, "") or key in {*ELSEWHERE, *KNOWN.standard.harmless} or value is None:
+    if dialect.named(key) != (key, "") or key in {*SET_BY_PLAN, *KNOWN.standard.harmless} or value is None:
         return
     own = verdicts.profile_of(row, verdicts.entry_of(row))
     before = verdict.judge(own, KNOWN)
