@@ -8,6 +8,8 @@ import pathlib
 import re
 import typing as t
 
+import pytest
+
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 PLUGINS = ROOT / "plugins"
@@ -66,6 +68,36 @@ def test_no_packages_import_each_other() -> None:
         one: sorted(other for other in reached(one) if one in reached(other)) for one in known if one in reached(one)
     }
     assert {one for one in circles if one not in TOGETHER} == set(), circles
+
+
+WALKS = ("A VF's address", "A setting", "A log's line")
+
+
+def walk(title: str) -> list[tuple[pathlib.Path, list[str]]]:
+    """Return the files of a walk through the code, in the order of CONTRIBUTING.md, each with the functions that it names there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = text.partition(f"### {title}")[2].partition("```\n")[2].partition("```")[0]
+    found: list[tuple[pathlib.Path, list[str]]] = []
+    for line in drawn.splitlines():
+        if named := re.search(r"([\w/]+\.py)\b(.*)", line):
+            (path,) = (each for each in PLUGINS.rglob("*.py") if f"/{each}".endswith(f"/{named[1]}"))
+            found.append((path, []))
+        found[-1][1].extend(re.findall(r"\b(\w+)\(\)", named[2] if named else line))
+    return found
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_what_contributing_walks_through_is_there_and_is_short(title: str) -> None:
+    """At most eight files, and at most once back to one that came before."""
+    steps = walk(title)
+    for path, functions in steps:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert functions or path.name == "api.py", path
+        assert set(functions) <= defined | {"Reader"}, path
+    files = [path for path, _functions in steps]
+    assert 4 <= len(set(files)) <= 8
+    assert len(files) - len(set(files)) <= 1
 
 
 # What is no source: a document that owners do not have, and a principle.
