@@ -57,6 +57,15 @@ def _proxies(environment: t.Mapping[str, str]) -> dict[str, httpx.HTTPTransport 
     return found
 
 
+def _online(error: Exception) -> str:
+    """Return what to look at where a server was not even reached, else ""."""
+    return (
+        " Is this machine online, or does it need a proxy (HTTPS_PROXY)?"
+        if isinstance(error, httpx.ConnectError)
+        else ""
+    )
+
+
 @contextlib.contextmanager
 def named(url: str) -> t.Iterator[None]:
     """Turn the library's errors into one sentence. It omits query strings, because redirects carry signatures in them."""
@@ -69,7 +78,7 @@ def named(url: str) -> t.Iterator[None]:
         ) from exc
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
         raise CollectionError(
-            f"{where} could not be downloaded: {str(exc).partition('?')[0] or type(exc).__name__}."
+            f"{where} could not be downloaded: {str(exc).partition('?')[0] or type(exc).__name__}.{_online(exc)}"
         ) from exc
 
 

@@ -29,6 +29,8 @@ TYPED = [
 ]
 OTHERS = {
     "cd",
+    "echo",
+    ".",
     "python3",
     "ansible-galaxy",
     "ansible-doc",

@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
     from_plain,
 )
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import answer
 
 # warn: passed, but needs attention. unknown: it ran, but the result proves nothing.
 Status = t.Literal["pass", "warn", "fail", "unknown", "not run", "not applicable"]
@@ -284,7 +285,7 @@ def _host(name: str, value: t.Any) -> HostEvidence:
     facts = value.get("facts")
     return HostEvidence(
         node=foreign.read_in(Node, facts, f"hosts.{name}.facts") if facts else None,
-        error=value.get("error"),
+        error=answer.reason({"msg": value["error"]}) if value.get("error") else None,
         probe=value.get("probe"),
         probe_error=value.get("probe_error"),
         rdma=tuple(value.get("rdma") or ()),

@@ -69,7 +69,7 @@ def test_passed_means_that_nothing_failed_and_nothing_required_is_open(given_: l
 
 def test_a_host_that_is_down_leaves_the_proof_incomplete() -> None:
     cluster = Cluster(3)
-    cluster.lose("spark2", "Failed to connect to the host via ssh")
+    cluster.lose("spark2", "Task failed: Failed to connect to the host via ssh")
     report = cluster.outcome()
     valid(report)
     assert report["verdict"] == "incomplete"
