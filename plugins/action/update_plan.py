@@ -35,7 +35,7 @@ class ActionModule(ControllerAction):
                 try:
                     begun[host] = from_plain(update.Begun, read_json(note, most=MIB), str(note))
                 except (OSError, ValueError) as exc:
-                    raise CollectionError(f"{note}: it is no note of an update ({exc}). Remove it.") from exc
+                    raise CollectionError(f"{note}: it is not the record of an update ({exc}). Remove it.") from exc
         dirs = self.owner_dirs()
         made = update.plan(
             machines,

@@ -56,7 +56,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Let pods in again where a run was cut off
+- name: Uncordon the node where a run was cut off
   dgxspark.cluster.k3s_drain:
     state: returned
     names: [spark1, spark2]

@@ -84,7 +84,7 @@ def stray(extra: t.Mapping[str, t.Any]) -> list[Finding]:
             "command.stray",
             "error",
             "-e",
-            f"{rest[:80]!r} is no NAME=VALUE, and would be passed over: -e separates its values by spaces.",
+            f"{rest[:80]!r} is not NAME=VALUE, and would be ignored: -e separates its values by spaces.",
             "Put a value with spaces into quotes of its own, -e \"NAME='a value'\". A command line, a recipe or a log goes into a file "
             "that is named.",
         )

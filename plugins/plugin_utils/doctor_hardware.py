@@ -80,7 +80,7 @@ def gpus(state: SiteState) -> t.Iterator[Diagnosis]:
                 "error",
                 name,
                 f"the GPU cannot be read: {health.gpu_error}.",
-                "The driver's programs are not there: the driver is not installed, or not whole."
+                "The driver's programs are missing: the driver is not installed, or only in part."
                 if missing
                 else "The driver is not loaded, does not fit the kernel, or the GPU does not answer.",
                 "Install the driver that DGX OS ships (nvidia-driver-580-open), and restart the node."

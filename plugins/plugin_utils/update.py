@@ -213,7 +213,7 @@ def plan(
     for name, version in stated.items():
         if not _NAME.fullmatch(name) or not (version == NEWEST or _VERSION.fullmatch(version)):
             raise CollectionError(
-                f"spark_update_packages: {name}={version} is no package with a version. Write such as linux-image-nvidia: "
+                f"spark_update_packages: {name}={version} is not a package with a version. Write, for example, linux-image-nvidia: "
                 f"6.17.0-1032.32, or {NEWEST}."
             )
     if canary is not None and canary not in machines:
@@ -242,7 +242,9 @@ def plan(
             good, passed_over = _newest_good(name, machines, bad)
             notes += passed_over
             if good is None:
-                notes.append(f"{name} stays: no version without a fault is offered to all of {', '.join(machines)}.")
+                notes.append(
+                    f"{name} is not updated: no version without a known fault is available to all of {', '.join(machines)}."
+                )
                 continue
             ahead = [host for host, each in machines.items() if _ahead(each.installed.get(name), good)]
             if ahead:

@@ -95,4 +95,4 @@ def kept(place: pathlib.Path, wanted: t.Mapping[str, str]) -> Proof | None:
         noted = read_json(place, most=MIB)
         return from_plain(Proof, noted["proof"], str(place)) if noted["wanted"] == dict(wanted) else None
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise CollectionError(f"{place}: it is no note of an update ({exc}). Remove it.") from exc
+        raise CollectionError(f"{place}: it is not the record of an update ({exc}). Remove it.") from exc

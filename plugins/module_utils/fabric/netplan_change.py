@@ -349,7 +349,7 @@ def begin(
 def _start_if_needed(host: Host, run: Run, sysfs: Sysfs, request: Request, scratch: str, turn: Turn) -> Outcome:
     """Plan with the lock held, and start what differs; the outcome is then `pending`."""
     if rollback.ended(host, request.transaction).get("state") == "never":
-        raise CollectionError("The run that asked for this change gave it up, so nothing was changed.")
+        raise CollectionError("The run that requested this change abandoned it, so nothing was changed.")
     images, outcome = plan_change(host, run, sysfs, request, scratch)
     if not outcome.changes and not images:
         outcome.changes = _left_behind(host, request)

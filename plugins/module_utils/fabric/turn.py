@@ -125,7 +125,7 @@ class Turn:
         with self._newest() as (_file, newest):
             if newest is not None and newest.id != self.own.id and newest.newer_than(self.own):
                 raise CollectionError(
-                    f"A newer run has started on this node: {newest.by}. This one gives way, and changes nothing. If its inventory "
+                    f"A newer run has started on this node: {newest.by}. This one yields to it, and changes nothing. If its inventory "
                     "is the one that you want, run it again after the other has ended."
                 )
 

@@ -324,9 +324,7 @@ def untold(told: t.Sequence[Question], records: t.Sequence[Record], limits: Told
     count = sum(is_right is not None for is_right, _text in _told(told, records, limits, begun))
     if count >= max(1.0, limits.judged * len(told)):
         return []
-    message = (
-        f"Whether the load's answers are sound is not judged: {count} of {len(told)} known questions were answered."
-    )
+    message = f"The load's answers are not judged: {count} of {len(told)} known questions were answered."
     return [Sign("bench.not-judged", "warning", message, _NOT_TOLD)]
 
 
@@ -334,7 +332,7 @@ def only_begun(told: t.Sequence[Question], records: t.Sequence[Record], limits: 
     """Return a warning if sound beginnings were all that could be checked of most known questions' answers."""
     if not untold(told, records, limits) or untold(told, records, limits, begun=True):
         return []
-    message = "Only the beginnings of answers to known questions were checked: they were cut, or went on and on. Garbage may follow."
+    message = "Only the beginnings of answers to known questions were checked: they were cut off, or did not end. Garbage may follow."
     return [Sign("bench.only-begun", "warning", message, _ONLY_BEGUN)]
 
 

@@ -24,7 +24,7 @@ def of_log(name: str, knowledge_dirs: t.Sequence[str] = ()) -> str:
 
 def page(made: t.Any) -> str:
     """Return the page of a matrix's results (`results.of_journal`, `results.of_rows`). Raises CollectionError for anything else."""
-    with frame.reading("these are no results of a matrix, or they are damaged: {!r}."):
+    with frame.reading("this is not a matrix's result, or it is damaged: {!r}."):
         cases = made["cases"]
         best = standing_out(cases)
         content = {

@@ -292,7 +292,7 @@ def _skew(seen: Joined, name: str, version: str) -> list[Finding]:
     try:
         releases.release(seen.server)
     except CollectionError:
-        message = f"the cluster's server runs {foreign.line(seen.server)}, which is no release of K3s."
+        message = f"the cluster's server runs {foreign.line(seen.server)}, which is not a release of K3s."
         return [
             _error(
                 "release", seen.url, message, "Join the node by that cluster's own means, and leave k3s_agent empty."

@@ -131,7 +131,7 @@ class Context(t.TypedDict):
 class Chunk(t.TypedDict):
     """Chunks of a prefill."""
 
-    uneven: t.Annotated[bool, "a chunk is no whole number of the cache's pages"]
+    uneven: t.Annotated[bool, "a chunk is not a whole number of the cache's pages"]
 
 
 class Memory(t.TypedDict, total=False):

@@ -96,5 +96,5 @@ def test_scales_are_round_and_reach_beyond(most: float, last: float) -> None:
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(CollectionError, match="these are no results of a matrix"):
+    with pytest.raises(CollectionError, match="this is not a matrix's result"):
         matrix_page.page({"cases": [{}]})

@@ -198,8 +198,8 @@ def node(name: str, version: str, *, server: bool = False) -> Plain:
         ("v1.36.9+k3s1", ""),
         ("v1.35.2+k3s1", "an agent must not be newer than its server. Set k3s_version to v1.35.2+k3s1."),
         ("v1.40.0+k3s1", "more than 3 minors older. Set k3s_version to v1.40.0+k3s1."),
-        ("v1.36.4+rke2r1", "which is no release of K3s"),
-        ("v1.36.4", "which is no release of K3s"),
+        ("v1.36.4+rke2r1", "which is not a release of K3s"),
+        ("v1.36.4", "which is not a release of K3s"),
     ],
 )
 def test_releases_that_do_not_go_together(server: str, said: str) -> None:
