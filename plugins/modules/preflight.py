@@ -14,7 +14,7 @@ description:
   - Refuses a variable, of the inventory or of C(-e), that begins with a prefix of this collection (C(dgxspark_), or a role's name)
     and that nothing in it reads, such as a misspelled one, and says which was probably meant. For C(k3s_) and C(nccl_), which
     others use too, it warns.
-  - Refuses what Ansible would pass over on a command line: tags that no task of the playbook has and words of C(-e) without a
+  - Refuses what Ansible would ignore on a command line - tags that no task of the playbook has and words of C(-e) without a
     name, and a text of C(-e) where a role wants a mapping. A name of C(-e) without our prefix that nothing reads is refused if it is
     like one of ours or there is no inventory; otherwise it warns.
   - Every playbook of this collection begins with it.

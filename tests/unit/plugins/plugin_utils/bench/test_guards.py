@@ -177,7 +177,12 @@ def test_honest_text_does_not(name: str) -> None:
 def written() -> dict[str, str]:
     """Texts that people and programs wrote for this repository, of every kind in it, as long as an answer of 1000 tokens."""
     files: dict[str, list[pathlib.Path]] = {}
-    for path in sorted(path for folder in WRITTEN for path in (ROOT / folder).rglob("*") if path.is_file()):
+    for path in sorted(
+        path
+        for folder in WRITTEN
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and path.stat().st_size >= 1000
+    ):
         files.setdefault(path.suffix, []).append(path)
     found = {}
     for path in itertools.chain.from_iterable(group[:MOST_OF_A_KIND] for group in files.values()):
