@@ -3,7 +3,8 @@
 `nothing`: a folder and the collection. `example`: a copy of inventories/example (`ring`: of inventories/ring) whose Sparks do not answer.
 `sparks`: two stand-ins (two_sparks.py) that ssh reaches, for discover and what it writes. `cluster`: Sparks whose cluster is the stand-in
 of an API server, and whose model is a script. `evening`: the folder of `sparks` in which `discover` wrote the inventory, its comments
-about K3s and serving taken away as README says, and with a cluster and a scripted model that wants the key. Nothing is added to a command: ssh, sudo and
+about K3s and serving taken away as README says, and with a cluster and a scripted model that wants the key. `measured`: what a matrix
+leaves of two drivers. Nothing is added to a command: ssh, sudo and
 netplan are programs of a folder that comes first in PATH.
 """
 
@@ -23,6 +24,7 @@ import yaml
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.support import kube_owner, two_sparks
+from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, head
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names, node
 from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, ROOT
@@ -111,11 +113,30 @@ class Guide:
         if at not in self.folders:
             made = self.place / at
             made.mkdir()
-            self.folders[at] = {"sparks": self._sparks, "cluster": self._cluster}.get(at, self._folder)(made)
+            self.folders[at] = self._makers.get(at, self._folder)(made)
             for name, text in self.files.items():
                 (self.folders[at] / name).parent.mkdir(parents=True, exist_ok=True)
                 (self.folders[at] / name).write_text(text, encoding="utf-8")
         return self.folders[at]
+
+    @property
+    def _makers(self) -> dict[str, t.Callable[[pathlib.Path], pathlib.Path]]:
+        return {"sparks": self._sparks, "cluster": self._cluster, "measured": self._measured}
+
+    def _measured(self, made: pathlib.Path) -> pathlib.Path:
+        """Make what a matrix leaves of two drivers; the second is a tenth slower."""
+        before, after = (made / "matrix" / f"driver-{number}" for number in (580, 595))
+        before.mkdir(parents=True)
+        matrix_driven.run(before)
+        shutil.copytree(before, after)
+        entries = [json.loads(line) for line in (after / "journal.jsonl").read_text(encoding="utf-8").splitlines()]
+        for run in (run for entry in entries for run in entry.get("runs", ())):
+            for level in (level for workload in run["workloads"] for level in workload["levels"]):
+                if (level.get("figures") or {}).get("peak_tokens_per_s"):
+                    level["figures"]["peak_tokens_per_s"] *= 0.9
+        text = "".join(json.dumps(entry) + "\n" for entry in entries)
+        (after / "journal.jsonl").write_text(text, encoding="utf-8")
+        return made
 
     def _folder(self, made: pathlib.Path) -> pathlib.Path:
         if (INVENTORIES / made.name).is_dir():
