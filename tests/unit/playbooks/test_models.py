@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -31,3 +32,17 @@ def test_what_sparks_can_run_is_listed_without_any(tmp_path: pathlib.Path) -> No
     assert "What 1 Spark can run" in (tmp_path / "models.html").read_text(encoding="utf-8")
     # Another prefix than nccl_ would have ended the run before anything was planned.
     assert "nccl_of_mine (-e): no playbook or role" in " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.more
+def test_before_there_is_a_cluster_an_owner_hears_what_can_be_asked(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Owner(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(ROOT / "inventories" / "example", tmp_path / "inventory")
+    nobody = ("-e", "ansible_host=127.0.0.1", "-e", "ansible_port=1")
+    done = owner.typed(str(ROOT / "playbooks" / "models.yml"), "-i", "inventory", *nobody)
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "There is no kubeconfig" in said and "without a cluster: -e sparks=4" in said
