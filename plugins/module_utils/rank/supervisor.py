@@ -58,7 +58,7 @@ LINE = 65536
 STRANGERS, STRANGER_S = 64, 5.0
 QUESTION, ANSWER = b"?", b"!"  # first byte of a preflight's packet, and of its answer
 FIRST_TO_GO = 1000  # the highest OOM score
-BROKEN_STOP_S = 5.0  # for an engine to stop whose group is broken: it waits for a rank that is gone, and nothing that it does is of use
+BROKEN_STOP_S = 5.0  # for an engine to stop that hangs, or whose group is broken: nothing that it does is of use
 
 
 class Ending(Exception):
@@ -491,7 +491,7 @@ def _engine(rank: Rank, load: socket.socket) -> Ending:
             time.sleep(0.1)
     finally:
         _part(rank)  # the engine's processes may take their time: probes and the other ranks know already
-        broken = rank.ending is not None and rank.ending.status == STATUS["lost"]
+        broken = rank.ending is not None and rank.ending.status in (STATUS["lost"], STATUS["hang"])
         _stop(engine.pid, min(rank.bounds["stop_s"], BROKEN_STOP_S) if broken else rank.bounds["stop_s"])
         engine.returncode = engine.returncode or 0
     return rank.ending or Ending(1, "The engine ended.")

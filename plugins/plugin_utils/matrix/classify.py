@@ -133,7 +133,8 @@ def _by_what_happened(ended: Ended, finding: Plain | None, table: signatures.Tab
     # A line that only reports an earlier failure is no cause if a stack trace names one.
     if finding and not (fault and table.entries[finding["id"]].follows_from):
         return _of(finding, cls, message, ended.logs)
-    where, line = fault or _last_line(ended) or ("", "")
+    answered = ("bench", message) if cls == "requests_failed" and message else None
+    where, line = fault or answered or _last_line(ended) or ("", "")
     return Outcome(cls, message, line, where)
 
 

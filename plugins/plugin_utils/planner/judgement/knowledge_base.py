@@ -90,6 +90,8 @@ def assumed(known: Base, engine: str, version: str, unified: bool = True) -> mem
         activation_copies=number("memory.activation_copies"),
         load=number("memory.load"),
         drafts_counted=bool(number("memory.drafts_counted")),
+        sampled=number("memory.sampled"),
+        sampled_drafts=number("memory.sampled_drafts"),
         canvases=memory.Canvases(number("memory.canvas_copies"), number("memory.canvas_logits"), counted),
         layout=Nvfp4Layout(
             *(int(number(f"memory.{name}")) for name in ("scale_copies", "expert_rows", "mxfp4_rows", "mxfp4_width"))

@@ -21,6 +21,7 @@ from .vllm_cache import BLOCK, Kind, Layout
 
 SGLANG_KNOB = "mem_fraction_static"
 VLLM_KNOB = "gpu_memory_utilization"
+VLLM_REQUESTS = 256  # vLLM 0.26.0 engine/arg_utils.py, get_batch_defaults, where NVML tells no memory, as on a Spark
 # SGLang 0.5.12 server_args.py: share of sliding-window tokens (swa_full_tokens_ratio), state against cache
 # (mamba_full_memory_ratio); model_runner_kv_cache_mixin.py: slots per running request, _calculate_mamba_ratio.
 WINDOW_SHARE = 0.8
@@ -84,7 +85,8 @@ class Sampler:
 class Assumed:
     """Constants from `knowledge/constants` for one engine version.
 
-    GiB; activation_copies is a count. load: what a start takes from MemAvailable besides the tensors.
+    GiB; activation_copies is a count. load: what a start takes from MemAvailable besides the tensors. sampled, sampled_drafts: bytes per
+    request and entry of the vocabulary when vLLM samples, without and with speculation.
     """
 
     graphs: float
@@ -92,6 +94,8 @@ class Assumed:
     activation_copies: float
     load: float = 0.0
     drafts_counted: bool = True
+    sampled: float = 0.0
+    sampled_drafts: float = 0.0
     canvases: Canvases = field(default_factory=Canvases)
     layout: Nvfp4Layout = field(default_factory=Nvfp4Layout)
 
@@ -208,13 +212,29 @@ def slots_per_request(settings: t.Mapping[str, t.Any], speculative: bool) -> int
 
 
 def _activations(facts: Facts, tokens: int, copies: float) -> float:
-    """GiB of one prefill chunk: hidden states, and the routed experts' inputs and outputs."""
-    size = tokens * facts.hidden_size * 2 * copies
-    if facts.moe:
-        width = facts.moe.latent or facts.hidden_size
-        inner = facts.moe.intermediate * (3 if facts.moe.gated else 2)
-        size += tokens * facts.moe.top_k * (width + inner) * 2
-    return size / GIB
+    """GiB of one prefill chunk: hidden states, and the routed experts' buffers."""
+    return tokens * facts.hidden_size * 2 * copies / GIB + _routed(facts, tokens)
+
+
+def _routed(facts: Facts, tokens: int) -> float:
+    """GiB of the routed experts' inputs and outputs of one prefill chunk."""
+    if facts.moe is None:
+        return 0.0
+    width = facts.moe.latent or facts.hidden_size
+    inner = facts.moe.intermediate * (3 if facts.moe.gated else 2)
+    return tokens * facts.moe.top_k * (width + inner) * 2 / GIB
+
+
+def _sampled(facts: Facts, tokens: int, settings: t.Mapping[str, t.Any], assumed: Assumed) -> float:
+    """GiB when vLLM's profile run samples: as many requests as may run at once, beside the experts' buffers, which it keeps.
+
+    vLLM 0.26.0 v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run. Every rank has the whole vocabulary.
+    """
+    if facts.diffusion:  # `Sampler`
+        return 0.0
+    requests = min(int(settings.get("max_running_requests") or VLLM_REQUESTS), tokens)
+    size = assumed.sampled_drafts if settings.get("speculative_algorithm") else assumed.sampled
+    return _routed(facts, tokens) + requests * facts.vocab_size * size / GIB
 
 
 def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
@@ -252,6 +272,9 @@ def demand(
     own_head = by_kind.pop("head", 0.0)
     if settings.get("lookup_on_disk"):
         by_kind.pop("lookup", None)
+    text_only = engine == "vllm" and settings.get("language_model_only")
+    if text_only:  # vLLM 0.17.0 to 0.33.0 model_executor/models/interfaces.py, _mark_tower_model: the tower is not made
+        by_kind.pop("vision", None)
     if engine == "sglang":
         by_kind["load"] = assumed.load
     weights, origin = sum(by_kind.values()), "derived from the model's facts"
@@ -262,7 +285,9 @@ def demand(
         length = settings.get("context_length")
         chunk = length if isinstance(length, int) else facts.native_context
     activations = _activations(facts, chunk, assumed.activation_copies)
-    if engine == "vllm" and facts.vision and not settings.get("language_model_only"):
+    if engine == "vllm":
+        activations = max(activations, _sampled(facts, chunk, settings, assumed))
+    if engine == "vllm" and facts.vision and not text_only:
         # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as fit into a
         # batch go through the tower, and their output is kept.
         activations += facts.vision.pictures(chunk) * facts.vision.peak_bytes / GIB
@@ -412,7 +437,7 @@ def vllm_pools(
         beside += need.graphs
     floor = (need.weights + beside) / total
     ceiling = min(free / total, 1.0)
-    requests = int(settings.get("max_running_requests") or 256)
+    requests = int(settings.get("max_running_requests") or VLLM_REQUESTS)
     cache = cache or Layout((Kind(1, need.kv_bytes_token * BLOCK, BLOCK),), need.kv_bytes_token * BLOCK, 0)
     length = max(context_length, 1)
     wanted = cache.request(length) * requests * cache.block_bytes / GIB

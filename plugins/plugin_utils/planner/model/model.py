@@ -472,8 +472,10 @@ def gpu_bytes(
     for item in tensors(facts, precision, parallelism):
         if item.kind == "head" and not head:
             continue
-        # The head is on the last pipeline stage; embeddings are on the first, the output layer on the last.
-        stages = 1 if item.kind in ("head", "embeddings", "lookup", "vision") else parallelism.pp
+        # The head is on the last pipeline stage; embeddings are on the first, the output layer on the last: no stage has both.
+        stages = 1 if item.kind in ("head", "lookup", "vision") else parallelism.pp
+        if item.kind == "embeddings":
+            stages = 1 if facts.tied_embeddings or parallelism.pp == 1 else 2
         if item.sharding == "experts":
             moe = facts.head.moe if item.kind == "head" and facts.head else facts.moe
             if moe is None:

@@ -209,6 +209,19 @@ def test_an_engine_that_hangs_behind_an_api_that_answers_ends(make: t.Callable[.
     assert "has not answered" in group.last_word(0)
 
 
+def test_an_engine_that_hangs_is_not_waited_for_either(make: t.Callable[..., Group]) -> None:
+    """As vLLM's, whose stopped core took no SIGTERM: 25 s until its group could start anew (benchmarks/results/engines)."""
+    group = make(1, bounds={**HANGS, "stop_s": PATIENCE}, work=WORK)
+    deaf = f"trap '' TERM; python3 {group.folder / 'engine.py'} {group.api} {group.folder} 0; sleep 60"
+    group.configure(0, argv=["sh", "-c", deaf])
+    group.start()
+    group.wait()
+    (group.folder / "hung").touch()
+    begun = time.monotonic()
+    assert group.ended() == [supervisor.STATUS["hang"]]
+    assert time.monotonic() - begun < 4 * HANGS["hang_s"] + supervisor.BROKEN_STOP_S + 5
+
+
 def test_one_that_has_nothing_to_do_is_asked_and_one_that_works_is_left_alone(make: t.Callable[..., Group]) -> None:
     group = make(1, bounds=HANGS, work=WORK)
     group.start()

@@ -131,6 +131,19 @@ def test_where_most_requests_hang_it_is_a_hang(ok: int, causes: dict[str, int], 
     assert outcome(stage=None, report=level(ok, **causes)).cls == cls
 
 
+def test_requests_that_fail_are_explained_by_what_was_answered_and_not_by_the_last_line_of_a_log() -> None:
+    """SGLang 0.5.12 answered a prompt longer than its pool with status 200 (benchmarks/results/engines)."""
+    logs = {"rank0": 'loading\nINFO:     127.0.0.1:34456 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'}
+    found = outcome(stage=None, report=level(0, **{"tokens.server-error": 8}), logs=logs)
+    assert (found.cls, found.where, found.line) == ("requests_failed", "bench", "8 at once: failed")
+    logs["rank0"] += "RuntimeError: no page is left\n"
+    found = outcome(stage=None, report=level(0, **{"tokens.server-error": 8}), logs=logs)
+    assert (found.cls, found.where, found.line) == ("requests_failed", "rank0:3", "RuntimeError: no page is left")
+    # Where nothing was answered, the last line says how far it came.
+    found = outcome(stage=None, report=level(0, **{"tokens.hang": 8}), logs={"rank0": "decode batch\n"})
+    assert (found.cls, found.line) == ("hang", "decode batch")
+
+
 def test_why_an_engine_ended_is_not_that_its_supervisor_saw_it_end() -> None:
     """As SGLang 0.5.12 logged it for a method whose parameters the checkpoint does not have (benchmarks/results/engines)."""
     log = (

@@ -70,7 +70,16 @@ def test_what_the_engine_refuses_the_plan_blocks(name: str) -> None:
 MEASURED = [name for name, told in SAID["cases"].items() if "figures" in told and not name.startswith("vllm-")]
 MEASURED_VLLM = [name for name, told in SAID["cases"].items() if "figures" in told and name.startswith("vllm-")]
 # Off by more than 1 %, for a cause that nobody looked for: what MLA's absorbed matrices and Hopper's MXFP4 kernels keep.
-OFF = {"mem-deepseek": 0.02, "mem-gpt-oss": 0.15, "vllm-mem-gpt-oss": 0.05}
+OFF = {"mem-deepseek": 0.02, "mem-gpt-oss": 0.15, "vllm-mem-gpt-oss": 0.05, "vllm-mem-gpt-oss-spark": 0.05}
+# Peaks of a run that the plan has by more than a tenth wrong.
+PEAKS_OFF = {
+    "vllm-mem-deepseek": "8192 tokens of this attention and these experts take more than eight copies of their hidden states",
+    "vllm-mem-next-mtp-few": "the same of this one, where few requests are sampled",
+    "vllm-mem-gpt-oss": "its experts' kernels on this GPU keep no buffers while a run samples",
+    "vllm-mem-next-mtp-spark": "the drafter's own buffers",
+    "vllm-mem-qwen3-8b": "Model Runner V2 samples with less",
+    "vllm-mem-tp2-qwen3-8b": "the same",
+}
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +114,8 @@ def test_vllm_s_cache_holds_as_many_tokens_as_the_plan_says_of_its_size(name: st
     files = {"config": SAID["models"][case.model], "quant": None, "where": case.model}
     memory = planned(dataclasses.replace(case, settings={**case.settings, **chosen}), files, free_gib=137.0)["memory"]
     said = {key: figures[0] for key, figures in told["figures"].items()}
+    if name not in PEAKS_OFF:
+        assert memory["activations_gib"] == pytest.approx(said["activations"], rel=0.1)
     assert memory["weights_gib"] + memory["draft_gib"] == pytest.approx(said["weights"], rel=OFF.get(name, 0.01))
     assert memory["kv_tokens_logged"] / memory["kv_gib"] == pytest.approx(said["tokens"] / said["kv"], rel=0.001)
 
