@@ -26,6 +26,9 @@ LISTED = (
     ("v1", "Namespace"),
     ("v1", "ConfigMap"),
     ("v1", "ServiceAccount"),
+    ("v1", "Service"),
+    ("v1", "Node"),
+    ("networking.k8s.io/v1", "NetworkPolicy"),
     ("apps/v1", "DaemonSet"),
     ("node.k8s.io/v1", "RuntimeClass"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
@@ -70,11 +73,16 @@ class Cluster:
         for api, kind in LISTED:
             for item in self.of(api, kind).get().to_dict()["items"]:
                 made = {key: value for key, value in item.items() if key != "status"}
-                if kind == "DaemonSet":
+                if kind in ("DaemonSet", "Node"):
                     made["metadata"] = {
                         key: value
                         for key, value in made["metadata"].items()
                         if key not in ("managedFields", "resourceVersion")
+                    }
+                if kind == "Node":  # a Spark's has our labels, too
+                    labels = made["metadata"].get("labels") or {}
+                    made["metadata"]["labels"] = {
+                        key: value for key, value in labels.items() if not key.startswith("dgxspark.cluster/")
                     }
                 name = (kind, made["metadata"].get("namespace") or "", made["metadata"]["name"])
                 found[name] = json.dumps(made, sort_keys=True)
@@ -100,7 +108,7 @@ def test_what_others_have_put_there_is_used_refused_and_left_byte_for_byte(
     site.play(name="dgxspark.cluster.k8s_platform")
     # Their SR-IOV device plugin does not offer our VFs.
     code, said, _changed = site.run()
-    assert code != 0
+    assert code != 0, said
     assert "ranks need 1 × dgxspark.cluster/p0f0v1" in " ".join(said.split())
     assert cluster.everything() == before
     # It stays off the Sparks: ours is made beside it, their Multus is used.
@@ -132,5 +140,9 @@ def test_what_others_have_put_there_is_used_refused_and_left_byte_for_byte(
     # Absent takes ours away, and nothing else.
     assert site.good(k8s_platform_state="absent") > 0
     assert cluster.everything() == before
+    nodes = cluster.of("v1", "Node").get().to_dict()["items"]
+    assert not [
+        key for node in nodes for key in node["metadata"].get("labels") or {} if key.startswith("dgxspark.cluster/")
+    ]
     for each in [*theirs[:-1], away]:
         cluster.remove(each)

@@ -1,4 +1,4 @@
-"""Two groups of one model are restarted one after the other by real runs of the role, while requests go through the real LiteLLM.
+"""Two groups of one name are restarted, switched and killed, by the role and by groups.yml, while requests go through the real LiteLLM.
 
 The API server is the stand-in. What a kubelet and a Service do is done here: a process for the gateway's pod and for each head, which is a
 scripted engine, and connections to the newest gateway that is ready. Ranks other than heads are the stand-in's alone.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import pathlib
@@ -28,6 +29,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import gateway as core
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import INSTANCE_LABEL, RANK
 from ansible_collections.dgxspark.cluster.tests.api import harness
+from ansible_collections.dgxspark.cluster.tests.support import kube_owner
 from ansible_collections.dgxspark.cluster.tests.support.kube_site import StandIn
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.support.streams import COUNT, fault
@@ -45,13 +47,14 @@ GATEWAY: dict[str, t.Any] = {
     "model_gateway_drain_timeout": 120, "k8s_dgx_aliases": ["one-name"], "k8s_platform_gpu_shares": 2,
 }  # fmt: skip
 SECOND = {"instance": {"name": "second", "vf_index": 1, "port": 30001, "dist_port": 51000}}
-START_S, CLIENTS = 180, 12
+FIRST, SECOND_MODEL = "qwen3.8-flash-next-nvfp4-vllm", "qwen3-coder-next-fp8-vllm"
+START_S, CLIENTS = 900, 12
 
 
 class Node:
     """A process for each pod that matters, and the gateway's Service."""
 
-    def __init__(self, site: StandIn) -> None:
+    def __init__(self, site: StandIn | kube_owner.Owner) -> None:
         self.site, self.cluster = site, site.cluster
         self.heads: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}  # by instance: the pod's uid
         self.ports: dict[str, int] = {}
@@ -89,7 +92,7 @@ class Node:
         files = dict(space[0]) | {name: base64.b64decode(text).decode() for name, text in space[1]}
         for name, text in files.items():
             (folder / name).write_text(
-                re.sub(r"serve-(\w+)\.dgx-serving\.svc:\d+", self._place, text), encoding="utf-8"
+                re.sub(r"serve-([\w-]+)\.dgx-serving\.svc:\d+", self._place, text), encoding="utf-8"
             )
         pod = deployment["spec"]["template"]["spec"]["containers"][0]
         words = {str(core.PORT): str(port)}
@@ -243,3 +246,87 @@ def test_no_request_is_lost_while_both_groups_restart(
     )
     assert whole == [] and all_of_them > 2 * CLIENTS
     assert [why for _when, why in answers if why], "what is lost is seen"
+
+
+class Clients:
+    """Users who ask for one stream after the other. ended: when each began and ended, and what was wrong with it."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.over = port, threading.Event()
+        self.ended: list[tuple[float, float, str]] = []
+        self.threads = [threading.Thread(target=self._ask) for _number in range(CLIENTS)]
+        for each in self.threads:
+            each.start()
+
+    def _ask(self) -> None:
+        while not self.over.is_set():
+            began = time.monotonic()
+            why = ask(self.port)
+            self.ended.append((began, time.monotonic(), why))
+
+    def during(self, what: t.Callable[[], t.Any]) -> tuple[int, list[str], float]:
+        """Return how many streams ended while this was done, and shortly after it; what was wrong with some; and its seconds."""
+        first, began = len(self.ended), time.monotonic()
+        what()
+        took = time.monotonic() - began
+        # Those that were under way when it ended belong to it.
+        until(lambda: len(self.ended) >= first + CLIENTS and min(self._last()) > began + took)
+        seen = self.ended[first:]
+        return len(seen), [why for _began, _ended, why in seen if why], took
+
+    def _last(self) -> list[float]:
+        return [began for began, _ended, _why in self.ended[-CLIENTS:]]
+
+    def close(self) -> None:
+        self.over.set()
+        for each in self.threads:
+            each.join()
+
+
+def test_groups_yml_rolls_and_switches_without_a_loss_and_a_kill_costs_its_own_streams(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = kube_owner.Owner(tmp_path)
+    site.choose("groups.yml")
+    node = Node(site)
+    common = {key: value for key, value in GATEWAY.items() if key != "k8s_platform_gpu_shares"} | {
+        "k8s_dgx_replicas": 2
+    }
+    clients: Clients | None = None
+
+    def groups(profile: str = FIRST, **more: t.Any) -> set[str]:
+        """Run the playbook; return the uids of the heads, each of which answers again."""
+        code, said, _changed = site.run(k8s_dgx_model_profile=profile, **common, **more)
+        logs = "".join(each.read_text("utf-8")[-3000:] for each in tmp_path.rglob("groups/*.log"))
+        assert code == 0, f"{said}\n{logs}"
+        return {uid for uid, _engine in node.heads.values()}
+
+    try:
+        before = groups()
+        until(lambda: len(node.ports) == 2 and all(status(port, "/health") == 200 for port in node.ports.values()))
+        assert node.heads.keys() == {"default-1", "default-2"}
+        clients = Clients(node.service.server_address[1])
+        seen: list[set[str]] = [before]
+        rolled = clients.during(lambda: seen.append(groups(k8s_dgx_restart=True)))
+        switched = clients.during(lambda: seen.append(groups(SECOND_MODEL)))
+        killed = clients.during(node.heads["default-1"][1].kill)
+        after = clients.during(lambda: time.sleep(20))
+    finally:
+        if clients:
+            clients.over.set()
+        node.close()
+        site.server.shutdown()
+        if clients:
+            clients.close()
+    with capsys.disabled():
+        for name, (count, lost, took) in {
+            "rolled": rolled,
+            "switched": switched,
+            "one killed": killed,
+            "afterwards": after,
+        }.items():
+            print(f"\ngroups.yml, {name}: {len(lost)} of {count} streams lost ({took:.0f} s)", end="")
+        print(f"; gateways: {len(node.gateways)}")
+    assert all(not old & new for old, new in itertools.pairwise(seen)), "each group's ranks are new ones"
+    assert (rolled[1], switched[1], after[1]) == ([], [], [])
+    assert 0 < len(killed[1]) <= CLIENTS
