@@ -40,7 +40,7 @@ class ActionModule(ControllerAction):
             "objects": [line for each in steps for line in each["objects"]],
             "diff": [part for each in steps for part in each["diff"]],
             "models": made["models"],
-            "left_out": sorted({each.place for each in there} - {each.place for each in served}),
+            "left_out": sorted(each.place for each in served if each.leaves),
         }
 
     def _put(self, objects: list[Plain], place: Plain, after: list[Plain] | None = None) -> Plain:

@@ -45,7 +45,7 @@ options:
     required: true
   without:
     description:
-      - Services (C(namespace/name)) that are about to stop, and get no more requests. One whose names no other group has stays.
+      - Services (C(namespace/name)) that are about to stop. They get no more requests by a name that another group has, too.
     type: list
     elements: str
     default: []
@@ -72,7 +72,7 @@ objects:
   elements: str
   returned: success
 left_out:
-  description: The Services of O(without) that get no more requests.
+  description: The Services of O(without) that have left a name.
   type: list
   elements: str
   returned: success

@@ -15,7 +15,7 @@ import datetime
 import json
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import yaml
 
@@ -72,7 +72,10 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Backend:
-    """A served instance: its Service, the names that reach it (the first is the engine's own), its port, the Secret with its key."""
+    """A served instance: its Service, the names that reach it (the first is the engine's own), its port, the Secret with its key.
+
+    leaves: names under which it gets no new requests, as it is about to stop.
+    """
 
     service: str
     namespace: str
@@ -80,11 +83,17 @@ class Backend:
     service_port: int
     port: int
     key: str | None = None
+    leaves: frozenset[str] = frozenset()
 
     @property
     def place(self) -> str:
         """The name of its entry among the credentials."""
         return f"{self.namespace}/{self.service}"
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The names under which it gets requests."""
+        return tuple(name for name in self.names if name not in self.leaves)
 
 
 @dataclass(frozen=True)
@@ -125,10 +134,12 @@ def _backend(service: Plain) -> Backend:
 
 
 def spared(served: t.Sequence[Backend], without: t.Collection[str]) -> tuple[Backend, ...]:
-    """Return the backends without some, by their places, that are about to stop; one stays if a name of it has no other group."""
-    rest = [each for each in served if each.place not in without]
-    others = {name for each in rest for name in each.names}
-    return tuple(each for each in served if each.place not in without or not set(each.names) <= others)
+    """Return the backends; some, by their places, are about to stop, and leave each name that has another group."""
+    others = {name for each in served if each.place not in without for name in each.names}
+    return tuple(
+        replace(each, leaves=frozenset(others.intersection(each.names))) if each.place in without else each
+        for each in served
+    )
 
 
 def gateway(
@@ -175,7 +186,7 @@ def gateway(
     coded = {name: base64.b64encode(text.encode()).decode() for name, text in hidden.items()}
     groups: dict[str, list[str]] = {}
     for each in served:
-        for name in each.names:
+        for name in each.offered:
             groups.setdefault(name, []).append(each.place)
     return {
         "secret": thing("v1", "Secret", NAME, chosen.namespace, own, type="Opaque", data=coded),
@@ -217,7 +228,7 @@ def configuration(chosen: Gateway, served: t.Sequence[Backend]) -> str:
     """Return LiteLLM's config.yaml: each name with its groups. A name of one group is never retried: its group is down, or it is not."""
     count: dict[str, int] = {}
     for each in served:
-        for name in each.names:
+        for name in each.offered:
             count[name] = count.get(name, 0) + 1
     models = [
         {
@@ -233,7 +244,7 @@ def configuration(chosen: Gateway, served: t.Sequence[Backend]) -> str:
             "model_info": {"id": f"{each.place}/{name}"},
         }
         for each in served
-        for name in each.names
+        for name in each.offered
     ]
     made: Plain = {
         "include": ["keys.yaml"],

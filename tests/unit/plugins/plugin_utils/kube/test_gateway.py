@@ -203,10 +203,23 @@ def test_every_name_of_every_instance_is_offered(given_names: list[tuple[str, li
     st.lists(st.sets(st.sampled_from("abc"), min_size=1), min_size=1, max_size=6),
     st.sets(st.integers(0, 5)),
 )
-def test_a_group_that_stops_is_passed_over_unless_a_name_would_have_none(names: list[set[str]], out: set[int]) -> None:
+def test_a_group_that_stops_gets_requests_only_by_names_that_no_other_has(names: list[set[str]], out: set[int]) -> None:
+    """So it is left by an alias that another model has, too, even where its own name has no other group."""
     served = core.backends([service(f"serve-{n}", names=sorted(each)) for n, each in enumerate(names)])
     left = core.spared(served, {f"dgx-serving/serve-{n}" for n in out})
-    assert {name for each in left for name in each.names} == {name for each in served for name in each.names}
-    for each in set(served) - set(left):
-        assert int(each.service.removeprefix("serve-")) in out
-        assert all(any(name in other.names for other in left) for name in each.names)
+    assert {name for each in left for name in each.offered} == {name for each in served for name in each.names}
+    stays = {name for n, each in enumerate(names) if n not in out for name in each}
+    for each in left:
+        stops = int(each.service.removeprefix("serve-")) in out
+        assert set(each.offered) == set(each.names) - (stays if stops else set())
+
+
+def test_a_name_that_is_left_keeps_the_engines_own_for_the_others() -> None:
+    services = [
+        service("serve-a", names=["org/old", "one", "mine"]),
+        service("serve-b", names=["org/new", "org/old", "one"]),
+    ]
+    made_of = core.spared(core.backends(services), {"dgx-serving/serve-a"})
+    listed = yaml.safe_load(core.configuration(core.Gateway(**ASKED), made_of))["model_list"]
+    to_a = {each["model_name"]: each["litellm_params"] for each in listed if "serve-a" in each["model_info"]["id"]}
+    assert to_a.keys() == {"mine"} and to_a["mine"]["model"] == "hosted_vllm/org/old"
