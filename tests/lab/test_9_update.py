@@ -66,7 +66,8 @@ def test_good_known_bad_and_worse(tmp_path: pathlib.Path, report: pathlib.Path) 
         sh(node, REPOSITORY)
     entry = {
         "id": "lab-kernel", "component": "kernel", "versions": "==6.1.9992", "severity": "error",
-        "message": "This kernel is known to be bad.", "remedy": "Use another one.", "source": ["the test"], "verified": "measured",
+        "only": "Whether another build is.", "message": "This kernel is known to be bad.", "remedy": "Use another one.",
+        "source": ["the test"], "verified": "measured",
     }  # fmt: skip
     (tmp_path / "dgxspark" / "versions").mkdir(parents=True)
     (tmp_path / "dgxspark" / "versions" / "lab.yml").write_text(yaml.safe_dump({"entries": [entry]}), encoding="utf-8")
