@@ -475,6 +475,20 @@ def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
         host.keep(ENDED, json.dumps(dict(list(ends.items())[-ENDS:])))
 
 
+def take_back(host: Host) -> None:
+    """Give devices that NetworkManager leaves to others the profile that netplan has for them.
+
+    netplan takes their addresses away before it starts NetworkManager. A device that gets one in between, such as of a router's
+    advertisement, stays "connected (externally)" without its own: a management interface is cut off for good.
+    """
+    for file in sorted(host.path("/run/NetworkManager/system-connections").glob("netplan-*")):
+        host.command(["systemctl", "start", "NetworkManager.service"])  # netplan does not wait for it
+        told = host.command(["nmcli", "-t", "-f", "DEVICE,STATE", "device"])[1].splitlines()
+        keys = dict(line.split("=", 1) for line in file.read_text("utf-8", "replace").splitlines() if "=" in line)
+        if (name := keys.get("interface-name", "")) in [x.split(":")[0] for x in told if x.endswith("(externally)")]:
+            host.command(["nmcli", "--wait", "30", "connection", "up", "id", keys.get("id", name), "ifname", name])
+
+
 def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[str, t.Any] | None:
     """Restore the files from before a change, and let netplan apply them. Call it with the lock held.
 
@@ -499,6 +513,8 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
             unwritten_back.append(f"{path}: {exc.strerror}")
     command = host.generator() if by == "boot" else ["netplan", "apply"]
     rc, out, err = host.command(command)
+    if by != "boot":
+        take_back(host)
     if rc != 0:
         failed.append(f"`{' '.join(command)}` said: {plain(err or out)[-2000:]}")
     last = {
@@ -547,6 +563,7 @@ def guard(host: Host, identity: str) -> bool:
     while pending(host) == identity and host.clock() < deadline:
         rc = process.poll() if process else None
         if rc is not None:
+            take_back(host)
             applied(host, identity, rc, host.text("apply.log") or "")
             process = None
         host.sleep(PAUSE)

@@ -84,6 +84,30 @@ def test_the_guard_of_an_unconfirmed_change_goes_back(node: Node) -> None:
     assert node.left() == []
 
 
+@pytest.mark.parametrize("state", ["connected (externally)", "connecting (externally)", "connected"])
+def test_a_device_that_networkmanager_leaves_to_others_gets_its_profile_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """After the change, and after its rollback: each starts NetworkManager anew."""
+    profiles = node.path("/run/NetworkManager/system-connections")
+    profiles.mkdir(parents=True)
+    for name, device in {"Wired connection 1": "enP7s7", "netplan-dgx-p0f0": "enp1s0f0np0"}.items():
+        text = f"[connection]\nid={name}\ntype=ethernet\ninterface-name={device}\n\n[ipv4]\nmethod=manual\n"
+        (profiles / f"netplan-{device}.nmconnection").write_text(text)
+    command = node.command
+
+    def answering(argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
+        command(argv, timeout)
+        return 0, f"enP7s7:{state}\nenp1s0f0np0:connected\nlo:connected (externally)\n" if "device" in argv else "", ""
+
+    monkeypatch.setattr(node, "command", answering)
+    node.prepared(0.6)
+    assert rollback.main(["guard", "t1"], node) == 0
+    up = [call for call in node.calls if "up" in call]
+    taken = ["nmcli", "--wait", "30", "connection", "up", "id", "Wired connection 1", "ifname", "enP7s7"]
+    assert up == ([taken, taken] if "externally" in state else [])
+
+
 def test_a_netplan_that_hangs_is_ended_and_taken_back(node: Node) -> None:
     node.script = "import time; time.sleep(600)"
     node.prepared(0.6)
