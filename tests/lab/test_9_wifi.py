@@ -49,7 +49,11 @@ inside='ip netns exec ap'
 $inside ip link add br0 type bridge; $inside ip link set enP7s7 master br0; $inside ip link set enP7s7 up; $inside ip link set br0 up
 systemd-run --unit=lab-ap ip netns exec ap hostapd /root/hostapd.conf; sleep 2
 install -m 600 /root/wifi.yaml /etc/netplan/01-wifi.yaml; netplan apply
-for _ in $(seq 120); do ip -br -4 address show dev wlan0 | grep -q 10.0.2.15 && exit 0; sleep 1; done
+for _ in $(seq 20); do
+  for _ in $(seq 15); do ip -br -4 address show dev wlan0 | grep -q 10.0.2.15 && exit 0; sleep 1; done
+  # On a slow node the access point answers too late, and NetworkManager does not try again by itself.
+  nmcli --wait 30 connection up netplan-wlan0-lab
+done
 sh /root/back
 """
 BACK = """\
@@ -76,12 +80,12 @@ def wifi() -> Iterator[None]:
         put(f"/root/{path}", text)
     sh(NODE, "systemd-run --unit=lab-move sh /root/move")
     try:
-        wait_for(over_wifi, 300, "Wi-Fi")
+        wait_for(over_wifi, 900, "Wi-Fi")
         yield
     finally:
         if over_wifi():
             sh(NODE, "systemd-run --unit=lab-back sh /root/back")
-        wait_for(over_cable, 300, "the cable")
+        wait_for(over_cable, 900, "the cable")
 
 
 def timed(what: str, seconds: float) -> None:
