@@ -38,14 +38,15 @@ class Run:
         return {host: int(count) for host, count, _unreachable, _failed in RECAP.findall(self.output)}
 
 
-def lab(*words: object, check: bool = True) -> str:
+def lab(*words: object, check: bool = True, patience: float = 300) -> str:
+    """Run a command of the lab's program; patience: seconds for `ssh`."""
     done = subprocess.run(
         [sys.executable, ROOT / "lab" / "lab", *map(str, words)],
         check=False,
         capture_output=True,
         text=True,
         # A node's start has the lab's own patience, which looks at what the node does.
-        timeout=300 if words[0] == "ssh" else 3900,
+        timeout=patience if words[0] == "ssh" else 3900,
     )
     assert not check or done.returncode == 0, f"lab {words}: {done.stdout}{done.stderr}"
     return done.stdout

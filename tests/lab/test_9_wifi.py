@@ -7,6 +7,7 @@ simulated ones (mac80211_hwsim): the node's management interface is behind an ac
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -66,25 +67,33 @@ def put(path: str, text: str) -> None:
     sh(NODE, f"cat >{path} <<'END'\n{text}END\nchmod 600 {path}")
 
 
+def reached_by(interface: str) -> bool:
+    """Whether the node answers, and has its management there. A connection that the move breaks would hang."""
+    try:
+        return "10.0.2.15/24" in lab("ssh", NODE, f"ip -br -4 address show dev {interface}", check=False, patience=30)
+    except subprocess.TimeoutExpired:
+        return False
+
+
 def over_wifi() -> bool:
-    return "10.0.2.15/24" in lab("ssh", NODE, "ip -br -4 address show dev wlan0", check=False)
+    return reached_by("wlan0")
 
 
 def over_cable() -> bool:
-    return "10.0.2.15/24" in lab("ssh", NODE, "ip -br -4 address show dev enP7s7", check=False)
+    return reached_by("enP7s7")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def wifi() -> Iterator[None]:
     for path, text in {"wifi.yaml": WIFI, "hostapd.conf": HOSTAPD, "move": MOVE, "back": BACK}.items():
         put(f"/root/{path}", text)
-    sh(NODE, "systemd-run --unit=lab-move sh /root/move")
+    sh(NODE, "systemd-run --on-active=10 --unit=lab-move sh /root/move")
     try:
         wait_for(over_wifi, 900, "Wi-Fi")
         yield
     finally:
         if over_wifi():
-            sh(NODE, "systemd-run --unit=lab-back sh /root/back")
+            sh(NODE, "systemd-run --on-active=10 --unit=lab-back sh /root/back")
         wait_for(over_cable, 900, "the cable")
 
 
