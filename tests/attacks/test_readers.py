@@ -260,6 +260,7 @@ OWN = {
     "plugins/module_utils/rank/patches.py": "our own patches, in the pod",
     "plugins/module_utils/system.py": "netplan's files on the node, which root writes",
     "plugins/plugin_utils/role_arguments.py": "the roles' own specifications",
+    "plugins/plugin_utils/variable_names.py": "a shipped schema",
     "plugins/plugin_utils/version_tables.py": "the shipped flag tables",
     "plugins/plugin_utils/bench": "the client's own limits: its answers are bounded in bench/http1.py",
 }

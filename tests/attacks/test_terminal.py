@@ -77,6 +77,7 @@ ASKING: dict[str, tuple[dict[str, t.Any], dict[str, t.Any]]] = {
         {"jid": "1", "what": "weights", "progress": "/p", "interval": 1},
         GOOD | {"finished": True, "content": SLURPED},
     ),
+    "power_samples": ({}, GOOD | {"samples": [[1.0, {ESCAPES: 9.0}]]}),
     "unit_files": ({"name": "x", "state": "absent"}, GOOD),
     "nccl_transport": ({"paths": ["/x"], "expect": "any"}, GOOD | {"log": {ESCAPES: ESCAPES}}),
 }
