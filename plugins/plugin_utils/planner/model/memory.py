@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
 from .model import Facts, Format, Nvfp4Layout, Parallelism, gpu_bytes, kv_bytes, scale_bytes, state_bytes
-from .vllm_cache import BLOCK, Kind, Layout
+from .vllm_cache import BLOCK, MLA_BLOCK, Kind, Layout
 
 SGLANG_KNOB = "mem_fraction_static"
 VLLM_KNOB = "gpu_memory_utilization"
@@ -237,6 +237,24 @@ def _sampled(facts: Facts, tokens: int, settings: t.Mapping[str, t.Any], assumed
     return _routed(facts, tokens) + requests * facts.vocab_size * size / GIB
 
 
+def _latent(facts: Facts, tokens: int, parallelism: Parallelism, settings: t.Mapping[str, t.Any]) -> float:
+    """GiB when vLLM's profile run is in a layer of latent attention: a context of up to 64 Ki tokens with its keys and values for all heads.
+
+    vLLM 0.17.1 to 0.33.0 model_executor/layers/attention/mla_attention.py, forward_impl and determine_chunked_prefill_workspace_size.
+    Beside it are the batch's queries and outputs, its hidden states and residual, and the experts' buffers of the layer before.
+    """
+    if facts.mla is None:
+        return 0.0
+    requests = int(settings.get("max_running_requests") or VLLM_REQUESTS)
+    page = int(settings.get("page_size") or MLA_BLOCK)
+    length = int(settings.get("context_length") or facts.native_context)
+    rows = max(min(max(8 * length, 4 * requests * page), 2**16), requests * page)
+    mla, heads = facts.mla, facts.mla.heads / parallelism.tp
+    context = rows * heads * (mla.nope_dim + mla.v_dim)
+    batch = tokens * (heads * (mla.nope_dim + mla.rope_dim + mla.v_dim) + 2 * facts.hidden_size)
+    return _routed(facts, tokens) + (context + batch) * 2 / GIB
+
+
 def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
     """Return the canvas sampler. Every rank has the whole vocabulary. requests: concurrent ones; one if not set."""
     if facts.diffusion is None:
@@ -286,7 +304,8 @@ def demand(
         chunk = length if isinstance(length, int) else facts.native_context
     activations = _activations(facts, chunk, assumed.activation_copies)
     if engine == "vllm":
-        activations = max(activations, _sampled(facts, chunk, settings, assumed))
+        latent = _latent(facts, chunk, parallelism, settings)
+        activations = max(activations, latent, _sampled(facts, chunk, settings, assumed))
     if engine == "vllm" and facts.vision and not text_only:
         # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as fit into a
         # batch go through the tower, and their output is kept.

@@ -73,8 +73,7 @@ MEASURED_VLLM = [name for name, told in SAID["cases"].items() if "figures" in to
 OFF = {"mem-deepseek": 0.02, "mem-gpt-oss": 0.15, "vllm-mem-gpt-oss": 0.05, "vllm-mem-gpt-oss-spark": 0.05}
 # Peaks of a run that the plan has by more than a tenth wrong.
 PEAKS_OFF = {
-    "vllm-mem-deepseek": "8192 tokens of this attention and these experts take more than eight copies of their hidden states",
-    "vllm-mem-next-mtp-few": "the same of this one, where few requests are sampled",
+    "vllm-mem-next-mtp-few": "8192 tokens of this attention and these experts take more than eight copies of their hidden states",
     "vllm-mem-gpt-oss": "its experts' kernels on this GPU keep no buffers while a run samples",
     "vllm-mem-next-mtp-spark": "the drafter's own buffers",
     "vllm-mem-qwen3-8b": "Model Runner V2 samples with less",
