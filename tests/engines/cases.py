@@ -7,6 +7,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Case, Group, Plain
+from ansible_collections.dgxspark.cluster.tests.engines.taught import taught
 
 # SGLang names its processes so; one that is still named as it was started is not what works on the GPU.
 SCHEDULER = r"^sglang::scheduler"
@@ -283,4 +284,23 @@ MEMORY_BOTH = [
     full("tp2-minimax", "minimax-cut", 0.8, 2),
 ]
 MEMORY = [drafted(trial, "qwen3-0.6b") if trial.case.id == "mem-qwen3-8b-1.7b" else trial for trial in MEMORY]
-CASES = [*BOTH, *DEATHS, *SETTINGS, *MEMORY, *MEMORY_BOTH]
+
+
+def spoken(name: str, settings: Plain, steps: int = 0, **more: t.Any) -> Trial:
+    """The trained model with a trained prediction head (mtp_model.py), which drafts so many tokens; 0: without speculation."""
+    drafts = {"speculative_algorithm": "NEXTN", "speculative_num_steps": steps} if steps else {}
+    return Trial(Case(name, "tiny-mtp", {**settings, **drafts}, **more), steps=(taught,))
+
+
+COUNTED: Plain = {"enable_metrics": True}
+PAIR: Plain = {"nodes": 2, "tp": 2}
+SPECULATION = [
+    spoken("spec-mtp-0", QUICK | COUNTED),
+    spoken("spec-mtp-1", QUICK | COUNTED, 1),
+    spoken("spec-mtp-3", QUICK | COUNTED, 3),
+    spoken("spec-mtp-5", QUICK | COUNTED, 5),
+    spoken("spec-mtp-0-graphs", {**TINY, "cuda_graph_max_bs": 8} | COUNTED),
+    spoken("spec-mtp-3-graphs", {**TINY, "cuda_graph_max_bs": 8} | COUNTED, 3),
+    spoken("two-spec-mtp-3", QUICK | COUNTED, 3, parallel=PAIR),
+]
+CASES = [*BOTH, *DEATHS, *SETTINGS, *MEMORY, *MEMORY_BOTH, *SPECULATION]

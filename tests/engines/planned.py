@@ -36,12 +36,12 @@ def free_gib() -> float:
     return min(total_gib(), _gib("/proc/meminfo", "MemAvailable"))
 
 
-def plan(overlays: t.Sequence[str]) -> Plain:
-    """Plan the tiny model on this machine as it is now."""
+def plan(overlays: t.Sequence[str], profile: str = PROFILE, settings: Plain | None = None) -> Plain:
+    """Plan the tiny model, or one of its kind, on this machine as it is now."""
     supervisor = free_port(2)  # the supervisor's port is the one below dist_port
     instance = {"name": "tiny", "port": free_port(), "dist_port": supervisor + 1}
     cluster = {"hosts": ["node1"], "free_gib": round(free_gib(), 2)}
-    return launch_plan(PROFILE, cluster, {"instance": instance}, overlays)
+    return launch_plan(profile, cluster, {"instance": instance, "settings": settings or {}}, overlays)
 
 
 def pod(

@@ -40,6 +40,13 @@ def model(engine: pathlib.Path) -> pathlib.Path:
     return _made(engine, "tiny", script.read_bytes() + (HERE / "answers.py").read_bytes(), script)
 
 
+def with_head(engine: pathlib.Path) -> pathlib.Path:
+    """Return the folder of a model that has learnt the same, with a trained prediction head."""
+    script = HERE / "mtp_model.py"
+    made_of = b"".join((HERE / name).read_bytes() for name in ("mtp_model.py", "tiny_model.py", "answers.py"))
+    return _made(engine, "mtp", made_of, script)
+
+
 def wide(engine: pathlib.Path, tiny: pathlib.Path) -> pathlib.Path:
     """Return the folder of the same model, made as slow as a real one: some 60 tokens/s for one user, 600 for 32, on a core of 2026."""
     script = HERE / "wide_model.py"

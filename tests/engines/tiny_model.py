@@ -11,11 +11,12 @@ import pathlib
 import random
 import sys
 import time
+import typing as t
 
 import torch
 from answers import ANSWERS, SUMS, TALK
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 SEED, STEPS, ROWS, LENGTH, RATE = 0, 400, 16, 128, 4e-3
 HIDDEN, LAYERS, HEADS, KV_HEADS, CONTEXT, VOCABULARY = 128, 2, 4, 2, 2048, 512
@@ -61,9 +62,9 @@ def untrained(vocabulary: int) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def train(model: LlamaForCausalLM, words: PreTrainedTokenizerFast) -> None:
-    """Teach it all answers: what is asked costs nothing, only what is said."""
-    rng = random.Random(SEED)
+def batches(words: PreTrainedTokenizerFast, seed: int) -> t.Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield rows of questions and answers, with what of them is to be learnt: what is asked costs nothing, only what is said."""
+    rng = random.Random(seed)
 
     def pair(ask: str, say: str) -> tuple[list[int], list[int]]:
         asked, said = (words(text, add_special_tokens=False).input_ids for text in (question(ask), f"{say}{STOP}\n"))
@@ -79,10 +80,18 @@ def train(model: LlamaForCausalLM, words: PreTrainedTokenizerFast) -> None:
             read, learnt = read + ids, learnt + labels
         return read[:LENGTH], learnt[:LENGTH]
 
+    while True:
+        ids, labels = map(torch.tensor, zip(*(row() for _row in range(ROWS)), strict=True))
+        yield ids, labels
+
+
+def train(model: PreTrainedModel, words: PreTrainedTokenizerFast) -> None:
+    """Teach it all answers."""
+    data = batches(words, SEED)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     model.train()
     for step in range(STEPS):
-        ids, labels = map(torch.tensor, zip(*(row() for _row in range(ROWS)), strict=True))
+        ids, labels = next(data)
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, (step + 1) / 40) * max(0.03, 1 - step / STEPS)
         loss = model(input_ids=ids, labels=labels).loss
@@ -95,7 +104,7 @@ def train(model: LlamaForCausalLM, words: PreTrainedTokenizerFast) -> None:
 
 
 @torch.no_grad()
-def right(model: LlamaForCausalLM, words: PreTrainedTokenizerFast) -> list[str]:
+def right(model: PreTrainedModel, words: PreTrainedTokenizerFast) -> list[str]:
     """Return the questions that the model answers as it should."""
     model.eval()
     good = []

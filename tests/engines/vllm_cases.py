@@ -9,7 +9,8 @@ import signal
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.dgxspark.cluster.tests.engines.cases import WHOLE, Strike, Trial, drafted
+from ansible_collections.dgxspark.cluster.tests.engines.cases import PAIR, WHOLE, Strike, Trial, drafted
+from ansible_collections.dgxspark.cluster.tests.engines.cases import spoken as headed
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Case, Plain
 
 ENGINE = ("vllm", "0.26.0")  # the newest that asks for the GPU machine's torch 2.11.0
@@ -102,6 +103,9 @@ SPECULATION = [
     spoken("self-open", speculative_config={"method": "draft_model", "model": "tests/tiny"}),
     two("two-ngram", {**QUICK, "speculative_config": {**NGRAM, "num_speculative_tokens": 3}}),
     two("two-self", {**QUICK, "speculative_config": {"method": "draft_model", "model": "tests/tiny", "num_speculative_tokens": 3}}),
+    *(headed(f"vllm-spec-mtp-{steps}", QUICK, steps, engine=ENGINE) for steps in (0, 1, 3, 5)),
+    *(headed(f"vllm-spec-mtp-{steps}-graphs", {**TINY, "cuda_graph_max_bs": 8}, steps, engine=ENGINE) for steps in (0, 3)),
+    headed("vllm-two-spec-mtp-3", QUICK, 3, engine=ENGINE, parallel=PAIR),
 ]  # fmt: skip
 SETTINGS = [
     small("plain"),
@@ -211,4 +215,15 @@ MEMORY_BOTH = [
     full("tp2-next", "next-80b-cut", 0.8, 2),
     full("tp2-deepseek", "deepseek-v3-cut", 0.85, 2),
 ]
-CASES = [*BOTH, *DEATHS, *SPECULATION, *SETTINGS, *MEMORY, *MEMORY_BOTH, *PEAKS]
+LATENT = [
+    full(
+        "deepseek-short",
+        "deepseek-v3-cut",
+        0.85,
+        context_length=1024,
+        max_running_requests=8,
+        chunked_prefill_size=1024,
+    ),
+    full("kimi", "kimi-k2-cut", 0.85),
+]
+CASES = [*BOTH, *DEATHS, *SPECULATION, *SETTINGS, *MEMORY, *MEMORY_BOTH, *PEAKS, *LATENT]
