@@ -36,8 +36,10 @@ def explained(path: pathlib.Path, table: signatures.Table) -> list[str]:
     """Return what is said of a log: causes, then harmless lines, each with its remedy."""
     nccl = Reader(transport.signatures())
     readings = signatures.read_path(str(path), table, nccl)
-    found = signatures.findings(readings, table, explained_nccl.traffic(nccl.finish()))
-    return [f"{each['cause']} {each['remedy']}" for each in found]
+    report = signatures.explain(readings, table, explained_nccl.traffic(nccl.finish()))["report"]
+    said = [f"{each['cause']} {each['remedy']}" for each in report["findings"]]
+    # What the log itself says is not an answer: its words do not count.
+    return said + ([signatures.LAST] if report["ended"] else [])
 
 
 def planned(path: pathlib.Path) -> list[str]:

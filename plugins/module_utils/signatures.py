@@ -26,7 +26,7 @@ BEFORE, TAIL = 60, 120  # of an excerpt: characters before the match, and of the
 
 TRACED = 500  # lines of a traceback, within which its last one is looked for
 _OPENS = "Traceback (most recent call last):"
-_RAISED = re.compile(r"[A-Za-z_][\w.]{0,120}(?:Error|Exception|Exit|Interrupt|Timeout)(?::|$)")
+RAISED = re.compile(r"[A-Za-z_][\w.]{0,120}(?:Error|Exception|Exit|Interrupt|Timeout)(?::|$)")
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
@@ -52,6 +52,7 @@ class Signature:
     remedy: str = ""
     benign: bool = False
     fatal: bool = False
+    vague: bool = False
     component: str = ""
     source: tuple[str, ...] = ()
     follows_from: tuple[str, ...] = ()
@@ -78,12 +79,16 @@ class Hit:
 
 @dataclass(slots=True)
 class Reading:
-    """The outcome for one log. error: why it could not be read (the rest is then empty)."""
+    """The outcome for one log. error: why it could not be read (the rest is then empty).
+
+    ended: the last line that reports an error and that no pattern matched, if that was looked for.
+    """
 
     name: str
     lines: int = 0
     hits: tuple[Hit, ...] = ()
     error: str | None = None
+    ended: Hit | None = None
 
 
 def compile_patterns(entries: t.Iterable[t.Mapping[str, t.Any]]) -> list[Pattern]:
@@ -245,10 +250,12 @@ class Scan:
     """Looks for all patterns in a log's lines, one at a time. A line counts once for a pattern, in however many pieces it comes.
 
     Where a line that matches opens a traceback, the excerpt goes on with what the traceback ends with: that is the fault.
+    unknown: gets each line that no pattern matches.
     """
 
-    def __init__(self, patterns: t.Sequence[Pattern]) -> None:
+    def __init__(self, patterns: t.Sequence[Pattern], unknown: t.Callable[[int, str], None] | None = None) -> None:
         self._matcher = Matcher(patterns)
+        self._unknown = unknown
         self._hits: dict[str, Hit] = {}
         self._number = 0
         self._opened: list[Hit] = []
@@ -260,7 +267,10 @@ class Scan:
         self._number = number
         if self._opened:
             self._follow(number, line)
-        for pattern, match in self._matcher.find(line):
+        found = self._matcher.find(line)
+        if self._unknown is not None and not found:
+            self._unknown(number, line)
+        for pattern, match in found:
             hit = self._hits.get(pattern.id)
             if hit is None:
                 named = {key: excerpt(value)[:80] for key, value in match.groupdict().items() if value}
@@ -272,7 +282,7 @@ class Scan:
 
     def _follow(self, number: int, line: str) -> None:
         """Look for the end of a traceback: the first line that is not indented, behind what prefix its lines have."""
-        raised = _RAISED.match(line) or _RAISED.match(line, self._column)
+        raised = RAISED.match(line) or RAISED.match(line, self._column)
         late = number >= self._opened_at + TRACED
         text = line[raised.start() :] if raised else line[self._column :].strip() if self._begun else ""
         if text and not late:

@@ -10,6 +10,7 @@ says so and invents no cause.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import fnmatch
 import os
 import pathlib
@@ -26,10 +27,16 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     CollectionError,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.last_error import LastError
 
 SCHEMA = "dgxspark.cluster/explain-report/1"
 KIND = "signatures"
 FILES = 1000  # most files in one folder
+LOGS = 4  # of which the lines of one finding are shown
+LAST = (
+    "NOT KNOWN, but this is where it ended: the last line that reports an error. Search the issues of the program that wrote it for its words, "
+    "and read the lines before it; of several ranks, the earliest counts."
+)
 ENDED = "rank.ended"  # the supervisor saw the engine end
 # Between findings that do not explain each other, the lower layer comes first.
 LAYERS = ("firmware", "kernel", "k3s", "nccl", "engine", "torch", "sglang", "vllm", "python", "rank")
@@ -109,6 +116,7 @@ def load_table(overlays: t.Sequence[str] = ()) -> Table:
             component=entry["component"],
             severity=entry["severity"],
             benign=entry["benign"],
+            vague=entry.get("vague", False),
             cause=entry["cause"],
             remedy=entry["remedy"],
             source=tuple(entry["source"]),
@@ -193,15 +201,16 @@ def read_all(texts: t.Iterable[tuple[str, str]], table: Table) -> list[Reading]:
 
 
 def _scanned(name: str, lines: t.Iterable[tuple[int, str]], table: Table, nccl: Reader | None) -> Reading:
-    if nccl is None:
-        return scanner.scan(name, lines, table.patterns)
-    seen = scanner.Scan((*table.patterns, *OF_TRAFFIC))
+    last = LastError()
+    seen = scanner.Scan((*table.patterns, *OF_TRAFFIC) if nccl else table.patterns, last.see)
     passing = seen.passing(lines)
     try:
-        nccl.read(name, passing)
+        if nccl is not None:
+            nccl.read(name, passing)
     except CollectionError:  # too many processes for one run: what was found up to here counts
-        collections.deque(passing, maxlen=0)
-    return seen.reading(name)
+        pass
+    collections.deque(passing, maxlen=0)
+    return dataclasses.replace(seen.reading(name), ended=last.found())
 
 
 def _files(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -363,8 +372,21 @@ def explain(readings: t.Sequence[Reading], table: Table, traffic: Traffic | None
         "traffic": {"verdict": traffic.verdict, "summary": traffic.summary} if traffic else None,
         "logs": [{"name": r.name, "lines": r.lines, "error": r.error} for r in readings],
         "findings": found,
+        "ended": _ended(readings, found, table),
     }
     return {"report": report, "table": show(report)}
+
+
+def _ended(readings: t.Sequence[Reading], found: t.Sequence[Plain], table: Table) -> list[Plain]:
+    """Return each log's last unknown error, where no finding says why the run failed."""
+    causes = [f["id"] for f in found if f["root"] and not f["benign"] and f["severity"] != "info"]
+    if any(name not in table.entries or not table.entries[name].vague for name in causes):
+        return []
+    return [
+        {"log": r.name, "line": r.ended.first, "excerpt": r.ended.excerpt, "frame": r.ended.values.get("frame", "")}
+        for r in readings
+        if r.ended
+    ]
 
 
 def count(number: int, what: str) -> str:
@@ -410,13 +432,23 @@ def show(report: Plain) -> list[str]:
     for finding in harmless:
         lines += [f"  {finding['cause']} [{finding['id']}]", *(f"    {line}" for line in _seen(finding))]
         lines += [f"    source: {'; '.join(finding['source'])}"]
+    lines += ["", *_last(report["ended"])] if report["ended"] else []
     unread = [log for log in report["logs"] if log["error"]]
     lines += ["", "NOT READ:", *(f"  {log['name']}: {log['error']}" for log in unread)] if unread else []
     return lines
 
 
+def _last(ended: t.Sequence[Plain]) -> list[str]:
+    shown = [
+        f"  {one['log']}:{one['line']}: {one['excerpt']}" + (f" (arose in {one['frame']})" if one["frame"] else "")
+        for one in ended[:LOGS]
+    ]
+    more = len(ended) - len(shown)
+    return [LAST, *shown, *([f"  and in {count(more, 'other log')}"] if more > 0 else [])]
+
+
 def _seen(finding: Plain) -> list[str]:
-    shown = finding["seen"][:4]
+    shown = finding["seen"][:LOGS]
     lines = []
     for place in shown:
         times = f", {count(place['count'], 'line')} to {place['last']}" if place["count"] > 1 else ""

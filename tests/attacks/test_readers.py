@@ -289,3 +289,40 @@ def test_no_digit_that_int_refuses_passes_for_a_number() -> None:
 
 
 assert knowledge.LARGEST <= MIB
+
+
+HOSTILE_LINES = [
+    "error " * 200_000,
+    'File "' + "a" * 1_000_000 + '", line 1, in f\n' + "XError: " + "b" * 100_000,
+    ('  File "/x.py", line 999999999, in f\nYError: \x1b]0;title\x07 \x1b[2J gone\n') * 20_000,
+    "a" * 400 + " CUDA " + "kernel failed " * 100_000,
+    "NOT NOT " * 100_000 + ": an illegal memory access was encountered",
+    ("Value " + "{" * 2000 + "\n") * 500,
+    "error: argument --a: Value " + "x" * 500_000,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE_LINES)
+def test_a_log_s_last_error_is_found_soon_and_shown_plain(text: str) -> None:
+    table = signatures.load_table()
+    with soon():
+        report = signatures.explain([signatures.read_text(text, table)], table)["report"]
+    for one in report["ended"]:
+        assert not re.search(r"[\x00-\x1f\x7f]", one["excerpt"] + one["frame"])
+        assert len(one["excerpt"]) < 400 and len(one["frame"]) <= 160
+
+
+MOUNTS = [
+    "/a" * 50_000 + ":/b.py",
+    ":" * 1000,
+    "a:/x/dist-packages/" + "y" * 100_000,
+    "$(rm -rf /):/x.py",
+    "source=a,target=b," * 20_000,
+]
+
+
+@pytest.mark.parametrize("mount", MOUNTS)
+@pytest.mark.parametrize("option", ["-v", "--mount"])
+def test_a_mount_of_a_recipe_is_only_read(option: str, mount: str) -> None:
+    with soon(), contextlib.suppress(CollectionError):
+        profile_of_recipe(f"docker run {option} '{mount}' vllm/vllm-openai:v0.29.0 org/model", "x.sh")

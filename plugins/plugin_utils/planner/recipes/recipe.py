@@ -223,6 +223,8 @@ class _Maker:
             if one.text not in kept[one.name].text:
                 shown = f"--{one.name} …" if secret_names.secret(one.name.replace("-", "_")) else one.text
                 self.told(shown, "not used", "it is given again later, and the engine uses the last one.")
+        if self.source.revision:
+            self.put("revision", self.source.revision, f"model_revision: {self.source.revision}", True)
         for one in kept.values():
             self.flag(one)
         for name, value in self.source.options.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 from . import recipe_shell
-from .recipe_source import TEMPLATE, Line, Source
+from .recipe_source import TEMPLATE, Line, Source, mount_of, mounted
 
 OTHER_ENGINES = {
     "llama-server": "llama.cpp",
@@ -412,10 +412,10 @@ def _docker(found: Source, words: list[str], exported: dict[str, str], of_image:
             entry = value.split() if value else []
         elif option == "--env-file":
             lines.append(Line(said, "refused", NO_FILE))
+        elif mount := mount_of(option, value):
+            mounts[mount[1].rstrip("/")] = mount[0].rstrip("/")
+            lines.append(Line(said, *mounted(*mount)))
         else:
-            if option in ("-v", "--volume") and ":" in value:
-                outside, inside = value.split(":")[:2]
-                mounts[inside.rstrip("/")] = outside.rstrip("/")
             lines.append(Line(said, "ours", TEMPLATE))
     inner = {} if of_image else dict(exported)
     one = served(found, [*entry, *rest[1:]], inner, rest[0])
@@ -467,6 +467,8 @@ def _launcher(found: Source, words: list[str], exported: dict[str, str]) -> Serv
         elif option in ("-e", "--env"):
             name, given, own = value.partition("=")
             one.environment.setdefault(name, own if given else exported.get(name, f"${{{name}}}"))
+        elif mount := mount_of(option, value):
+            one.told(said, *mounted(*mount))
         else:
             one.told(said, "ours", TEMPLATE)
     return one

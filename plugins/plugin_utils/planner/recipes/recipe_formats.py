@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 from . import recipe_commands, recipe_shell
-from .recipe_source import TEMPLATE, Became, Line, Source
+from .recipe_source import TEMPLATE, Became, Line, Source, mounted
 
 Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -245,6 +245,16 @@ def _compose(given: dict[str, str], document: Plain, choice: str, file: str) -> 
     return found
 
 
+def _mount(mount: t.Any, variables: dict[str, str]) -> tuple[str, str]:
+    """Return a Compose volume's path outside and inside the container, of its short and its long form."""
+    if isinstance(mount, dict):
+        return tuple(recipe_shell.expanded(_text(mount.get(key)), variables) for key in ("source", "target"))  # type: ignore[return-value]
+    outside, _colon, inside = (
+        recipe_shell.expanded(mount, variables).partition(":") if isinstance(mount, str) else ("", "", "")
+    )
+    return outside, inside.partition(":")[0]
+
+
 def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_commands.Served] | None:
     """Return a service's settings and its engine's command; None if it starts no engine."""
     found = Source(image=recipe_shell.expanded(_text(service.get("image")), variables), given=variables)
@@ -255,10 +265,11 @@ def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_
         handed = value is None or name in bare
         found.environment[str(name)] = recipe_shell.expanded(f"${{{name}}}" if handed else _text(value), variables)
     for mount in service.get("volumes") or []:
-        outside, _colon, inside = (
-            recipe_shell.expanded(mount, variables).partition(":") if isinstance(mount, str) else ("", "", "")
-        )
-        found.mounts[inside.partition(":")[0].rstrip("/")] = outside.rstrip("/")
+        outside, inside = _mount(mount, variables)
+        found.mounts[inside.rstrip("/")] = outside.rstrip("/")
+        became, why = mounted(outside, inside)
+        if became != "ours":
+            found.told(f"volumes: {outside}:{inside}", became, why)
     words: list[str] = []
     for key in ("entrypoint", "command"):
         value = service.get(key)

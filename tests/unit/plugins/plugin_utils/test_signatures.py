@@ -126,7 +126,50 @@ def test_of_an_unknown_log_no_cause_is_made_up() -> None:
     assert report["findings"] == []
     assert report["headline"].startswith("NOTHING KNOWN FOUND in 3 lines of 1 log")
     assert "does not mean that nothing is wrong" in report["headline"]
-    assert report["table"] == [report["headline"]]
+    assert report["table"] == [report["headline"], "", signatures.LAST, "  log:2: error 42"]
+    assert explain(log="INFO all is well, 0 errors\n")["table"][1:] == []
+
+
+UNKNOWN = """(Worker pid=3) INFO 08-27 17:54:02 [model.py:679] Resolved architecture: X, ignore errors
+(Worker pid=3) Traceback (most recent call last):
+(Worker pid=3)   File "/usr/lib/python3.12/site-packages/engine/run.py", line 41, in run
+(Worker pid=3)     go()
+(Worker pid=3)   File "/usr/lib/python3.12/site-packages/engine/layer.py", line 7, in forward
+(Worker pid=3)     raise GoneError
+(Worker pid=3) engine.GoneError: the third wheel is gone, Authorization: Bearer abcdefghijklmnop
+tail: cannot open the rest
+"""
+PLAIN = [
+    ("spark-a:158:188 [0] x/y.cc:786 NCCL WARN the moon is in the way", "NCCL WARN the moon is in the way"),
+    ("Warning  Wobbling  5s  kubelet  the node wobbles", "the node wobbles"),
+    ("  \u00d7 No solution found when resolving dependencies:", "No solution found"),
+    ("E: Sub-process /usr/bin/x returned an error code (1)", "error code (1)"),
+    ("docker: Error response from daemon: no moon today.", "no moon today"),
+]
+
+
+def test_a_log_that_ends_in_an_unknown_error_shows_that_and_where_it_arose() -> None:
+    report = explain(a=UNKNOWN, b="INFO nothing here\n", c=PLAIN[0][0])
+    assert [(one["log"], one["line"], one["frame"]) for one in report["ended"]] == [
+        ("a", 7, "/usr/lib/python3.12/site-packages/engine/layer.py:7, forward"),
+        ("c", 1, ""),
+    ]
+    assert report["ended"][0]["excerpt"].endswith("GoneError: the third wheel is gone, Authorization: ***")
+    text = "\n".join(report["table"])
+    assert "this is where it ended" in text and "(arose in /usr/lib" in text
+
+
+@pytest.mark.parametrize(("line", "shown"), PLAIN)
+def test_every_kind_of_line_that_reports_an_error_is_shown_if_nothing_is_known(line: str, shown: str) -> None:
+    report = explain(log=f"starting\n{line}\nINFO done, without errors\n")
+    assert not report["findings"] and report["headline"].startswith("NOTHING KNOWN")
+    assert [shown in one["excerpt"] for one in report["ended"]] == [True]
+
+
+def test_beside_a_cause_that_is_known_no_unknown_error_is_shown() -> None:
+    assert explain(log=lines("engine.disk-full") + "\nerror 42\n")["ended"] == []
+    assert explain(log=lines("vllm.engine-start") + "\nerror 42\n")["ended"]
+    assert explain(log=lines("engine.autotuner-tma-ws"))["ended"] == []
 
 
 ORDERLY = """[2026-11-28 16:17:49] SIGTERM received. signum=None frame=None. Draining requests and shutting down...

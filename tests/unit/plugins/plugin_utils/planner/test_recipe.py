@@ -298,6 +298,40 @@ def test_the_launcher_of_spark_vllm_docker_says_image_mods_and_variables() -> No
     assert recipe.profile_of("launch-cluster.sh exec vllm serve a/b", "x.sh")["engine"]["image"] == "vllm-node"
 
 
+MOUNTED = [
+    ("~/gemma4_patched.py:/usr/local/lib/python3.12/dist-packages/vllm/model_executor/models/gemma4.py:ro", "gemma4_patched.py replaces"),
+    ("./fix.py:/sgl-workspace/sglang/python/sglang/srt/server_args.py", "fix.py replaces"),
+    ("./chat.jinja:/templates/chat.jinja", "the pod does not get"),
+    ("~/.cache/huggingface:/root/.cache/huggingface", ""),
+    ("/mnt/models:/models", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mount", "why"), MOUNTED)
+def test_a_patch_or_a_file_that_a_recipe_mounts_is_named_as_left_out(mount: str, why: str) -> None:
+    outside, inside = mount.split(":")[:2]
+    service = {"image": "vllm/vllm-openai:v0.29.0", "command": "a/b"}
+    long = {"services": {"llm": service | {"volumes": [{"type": "bind", "source": outside, "target": inside}]}}}
+    for name, text in (
+        ("x.sh", f"docker run -v {mount} vllm/vllm-openai:v0.29.0 a/b"),
+        ("x.sh", f"docker run --mount type=bind,source={outside},target={inside} vllm/vllm-openai:v0.29.0 a/b"),
+        ("x.sh", f"./launch-cluster.sh -v {mount} exec vllm serve a/b"),
+        ("x.yml", json.dumps({"services": {"llm": service | {"volumes": [mount]}}})),
+        ("x.yml", json.dumps(long)),
+    ):
+        made = recipe.profile_of(text, name)
+        told = [line for line in made["recipe"]["lines"] if line["became"] == "refused"]
+        assert [why in line["why"] for line in told] == ([True] if why else [])
+        assert ("recipe.refused" in findings(made)) == bool(why)
+
+
+def test_the_revision_that_a_recipe_asks_for_is_taken_and_said() -> None:
+    text = 'recipe_version: "2"\nmodel: a/b\nruntime: vllm\nmodel_revision: {}\ncommand: vllm serve {{model}}\n'
+    for revision, made in ((each, recipe.profile_of(text.format(each), "x.yaml")) for each in ("a" * 40, "v2")):
+        assert became(made)[f"model_revision: {revision}"] == "setting"
+        assert made.get("revision") or made["settings"]["revision"] == revision
+
+
 @pytest.mark.parametrize(
     "text",
     [
