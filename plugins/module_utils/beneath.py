@@ -17,6 +17,7 @@ import pathlib
 import stat
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import atomic_write, temporary
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -127,13 +128,8 @@ class Beneath:
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Write a file atomically."""
-        beside = _aside(path)
-        with self.create(beside, mode) as file:
-            view = memoryview(content)
-            while view:
-                view = view[file.write(view) :]
-            os.fsync(file.fileno())
-        self.rename(beside, path)
+        with self._beside(path, make=True) as (here, name):
+            atomic_write(name, content, mode, folder=here)
 
     def rename(self, path: str, to: str) -> None:
         """Move a file; it replaces whatever has the new name."""
@@ -155,7 +151,7 @@ class Beneath:
 
     def symlink(self, path: str, target: str) -> None:
         """Create a link; it replaces whatever has its name."""
-        beside = _aside(path)
+        beside = temporary(path)
         self.unlink(beside)
         with self._beside(beside, make=True) as (here, name):
             os.symlink(target, name, dir_fd=here)
@@ -196,11 +192,6 @@ class Beneath:
         for below, is_folder in list(self.walk(path)):
             self.rmdir(below) if is_folder else self.unlink(below)
         self.rmdir(path)
-
-
-def _aside(path: str) -> str:
-    pure = pathlib.PurePosixPath(path)
-    return str(pure.with_name(f".{pure.name}.dgxspark"))
 
 
 def _planted(where: str) -> CollectionError:

@@ -4,7 +4,7 @@
 """How the core runs commands: a callable that takes an argv and returns (exit status, stdout, stderr), never a shell.
 
 A missing tool is exit status 127, as in a shell, so that the core can do without it; a command that is killed because it takes too
-long is 124, as with timeout(1). (fabric/rollback.py, one file that is also a program of its own, has its own names for both.)
+long is 124, as with timeout(1). (programs/fabric/rollback.py, which is also a program of its own, has its own names for both.)
 """
 
 from __future__ import annotations

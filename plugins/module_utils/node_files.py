@@ -19,6 +19,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import atomic_write
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
 
 SECRET = "(secret)"
@@ -61,33 +62,18 @@ def read(path: str) -> tuple[bytes, int] | None:
 
 
 def write(path: str, content: bytes, mode: int) -> None:
-    """Write a temporary file beside the target, flush it, and move it into place. CollectionError says why that failed."""
-    target, new = pathlib.Path(path), pathlib.Path(beside(path))
+    """Write a file atomically, and its folders. CollectionError says why that failed; nothing is left then."""
+    target = pathlib.Path(path)
     made: list[pathlib.Path] = []
     try:
         made = [folder for folder in target.parents if not folder.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(target)
+        atomic_write(path, content, mode)
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            new.unlink()
         for folder in made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         raise cannot_write(path, exc) from exc
-
-
-def beside(path: str) -> str:
-    """Return the path of a file's temporary copy, which a killed run may leave."""
-    folder, _slash, name = path.rpartition("/")
-    return f"{folder}/.{name}.dgxspark"
 
 
 def cannot_write(path: str, exc: OSError) -> CollectionError:

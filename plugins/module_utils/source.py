@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import re
 import types
+import typing as t
+import zipfile
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
@@ -24,6 +27,7 @@ def source_of(program: types.ModuleType) -> str:
     return text.decode("utf-8") if isinstance(text, bytes) else str(text)
 
 
+_SHEBANG = b"#!/usr/bin/python3 -IS\n"
 _OURS = __name__.rpartition(".")[0]
 _IMPORT = re.compile(rf"(?m)^( *)from ({re.escape(_OURS)}[\w.]*) import (\([^)]*\)|.+)$")
 _PLUGINS = _OURS.rpartition(".")[0]
@@ -35,16 +39,35 @@ def folder_of(program: types.ModuleType) -> dict[str, str]:
 
     They belong in one flat folder, the program as `__main__.py`: `python3 -I -S -B FOLDER` runs it.
     """
+    found = flat([program])
+    return {"__main__.py": found.pop(f"{_last(program.__name__)}.py"), **found}
+
+
+def flat(programs: t.Iterable[types.ModuleType]) -> dict[str, str]:
+    """Return file name -> source of programs and all modules of the collection that they import, for one flat folder."""
     found: dict[str, str] = {}
-    wanted = [program.__name__]
+    wanted = [program.__name__ for program in programs]
     while wanted:
         name = wanted.pop()
-        file = "__main__.py" if name == program.__name__ else f"{_last(name)}.py"
-        if file in found:
-            continue
-        module = importlib.import_module(name)
-        found[file] = _IMPORT.sub(lambda match: _flat(match, wanted), source_of(module))
+        file = f"{_last(name)}.py"
+        if file not in found:
+            found[file] = _IMPORT.sub(lambda match: _flat(match, wanted), source_of(importlib.import_module(name)))
     return found
+
+
+def archive_of(program: types.ModuleType) -> bytes:
+    """Return a program and all modules of the collection that it imports as one file, which `python3 -I -S FILE` runs.
+
+    As a file of its own it is replaced in one step: a node never has a half of it. The same bytes on every machine.
+    """
+    made = io.BytesIO(_SHEBANG)
+    made.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(made, "w") as archive:  # not compressed: zlib's output differs between its versions
+        for name, text in sorted(folder_of(program).items()):
+            entry = zipfile.ZipInfo(name)  # of 1980
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, text)
+    return made.getvalue()
 
 
 def tree_of(program: types.ModuleType, file: str) -> dict[str, str]:

@@ -238,7 +238,7 @@ plan:
       description:
         - The start-up patches that this image needs at this version and these settings, with C(id), C(title), C(why),
           C(package), C(file) and C(edits); C(moved), where the code that they change went in later versions. As JSON, this
-          is what C(plugins/module_utils/rank/patches.py) takes in the container, before the engine starts.
+          is what C(plugins/module_utils/programs/rank/patches.py) takes in the container, before the engine starts.
       type: list
       elements: dict
       returned: always

@@ -105,9 +105,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import HostSettings, NcclHost
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines, text_diff, to_plain
 
 ARGUMENTS: dict[str, t.Any] = {

@@ -192,9 +192,9 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_ch
     confirm,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_wait import Waited
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host, RollbackError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import RUN_OPTIONS, Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import Host, RollbackError
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, lines, text_diff, to_plain
 

@@ -113,11 +113,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import values
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import RUN_OPTIONS, Turn, Waiting
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_node
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain, told
 

@@ -76,6 +76,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils import unit_files as core
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import temporary
 from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, told
 
@@ -102,7 +103,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     for path in () if module.check_mode else written:
         if path not in output:  # a program that was stopped may have left it half written
             node_files.remove(path)
-            node_files.remove(node_files.beside(path))
+            node_files.remove(temporary(path))
     return told(changes)
 
 

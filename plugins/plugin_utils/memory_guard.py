@@ -9,8 +9,8 @@ import json
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG, FOLDER, SOCKET
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs import load_guard
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.load_guard import CONFIG, FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, knowledge

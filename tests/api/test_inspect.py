@@ -10,7 +10,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import framed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser.reader import framed
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import inspect
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api

@@ -13,7 +13,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import auth_proxy
 from ansible_collections.dgxspark.cluster.tests.support.auth_proxy import KEY, AuthProxy
 
 OWNER = f"GET /v1/models HTTP/1.1\nHost: a\nAuthorization: Bearer {KEY}\n"

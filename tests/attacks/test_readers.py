@@ -241,23 +241,23 @@ OWN = {
     "plugins/plugin_utils/knowledge.py": "shipped files; YAML is bounded there",
     "plugins/plugin_utils/kube/bench_pod.py": "a shipped schema",
     "plugins/module_utils/foreign.py": "the reader itself",
-    "plugins/module_utils/fabric/document.py": "bounded there: it runs alone on a node",
-    "plugins/module_utils/fabric/rollback.py": "bounded there: it runs alone on a node",
-    "plugins/module_utils/fabric/restore.py": "what iproute2 and this program print",
+    "plugins/module_utils/programs/fabric/document.py": "bounded there: it runs alone on a node",
+    "plugins/module_utils/programs/fabric/rollback.py": "bounded there: it runs alone on a node",
+    "plugins/module_utils/programs/fabric/restore.py": "what iproute2 and this program print",
     "plugins/module_utils/fabric/netplan_change.py": "what this module recorded, and its own program prints",
     "plugins/module_utils/nccl/host.py": "what this module recorded",
     "plugins/module_utils/node_files.py": "what our modules recorded",
     "plugins/module_utils/k3s/machine.py": "what our module recorded",
     "plugins/module_utils/netns.py": "what this module's own child writes",
-    "plugins/module_utils/load_guard.py": "our own settings on the node",
+    "plugins/module_utils/programs/load_guard.py": "our own settings on the node",
     "plugins/module_utils/metrics.py": "our own settings on the node",
-    "plugins/module_utils/weights/hub.py": "our own request, in the hub's own environment",
-    "plugins/module_utils/engine_parser/reader.py": "our own request, in the image",
-    "plugins/module_utils/engine_parser/run.py": "our own request, in the image",
-    "plugins/module_utils/rank/preflight.py": "our own settings, in the pod",
-    "plugins/module_utils/rank/engine_api.py": "an engine's own answers, in the pod",
-    "plugins/module_utils/rank/supervisor.py": "our own settings, and ranks with the pod's secret, in the pod",
-    "plugins/module_utils/rank/patches.py": "our own patches, in the pod",
+    "plugins/module_utils/programs/hub.py": "our own request, in the hub's own environment",
+    "plugins/module_utils/programs/engine_parser/reader.py": "our own request, in the image",
+    "plugins/module_utils/programs/engine_parser/run.py": "our own request, in the image",
+    "plugins/module_utils/programs/rank/preflight.py": "our own settings, in the pod",
+    "plugins/module_utils/programs/rank/engine_api.py": "an engine's own answers, in the pod",
+    "plugins/module_utils/programs/rank/supervisor.py": "our own settings, and ranks with the pod's secret, in the pod",
+    "plugins/module_utils/programs/rank/patches.py": "our own patches, in the pod",
     "plugins/module_utils/system.py": "netplan's files on the node, which root writes",
     "plugins/plugin_utils/role_arguments.py": "the roles' own specifications",
     "plugins/plugin_utils/variable_names.py": "a shipped schema",
@@ -284,7 +284,7 @@ def test_no_digit_that_int_refuses_passes_for_a_number() -> None:
     for path in sorted((ROOT / "plugins").rglob("*.py")):
         for found in doubtful.finditer(path.read_text(encoding="utf-8")):
             assert str(path.relative_to(ROOT)) in (
-                "plugins/module_utils/rank/preflight.py",  # names in sysfs
+                "plugins/module_utils/programs/rank/preflight.py",  # names in sysfs
             ), found[0]
 
 

@@ -9,15 +9,10 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import node_files, values
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import (
-    netplan_change,
-    netplan_wait,
-    persist,
-    restore,
-    rollback,
-)
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan_change, netplan_wait, persist
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.sriov import Sriov
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore, rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
@@ -45,7 +40,7 @@ class Node(Host):
         self.now = 0.0
         self.put("/etc/netplan/90.yaml", FileImage(b"old"))
         asked = rollback.ChangeRequest("s")
-        rollback.prepare(self, "t1", {"/etc/netplan/90.yaml": FileImage(b"new")}, "", self.clock() - 1, asked)
+        rollback.prepare(self, "t1", {"/etc/netplan/90.yaml": FileImage(b"new")}, b"", self.clock() - 1, asked)
 
     def command(self, argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
         self.calls.append(list(argv))

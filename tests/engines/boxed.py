@@ -16,8 +16,8 @@ import time
 import typing as t
 import urllib.request
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank.preflight import ARP
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs import load_guard
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank.preflight import ARP
 from ansible_collections.dgxspark.cluster.tests.engines.kubelet import Plain, Pod
 from ansible_collections.dgxspark.cluster.tests.unit.namespaces import hold
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import supervisor
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE, Group, alive
 

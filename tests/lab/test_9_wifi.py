@@ -40,8 +40,6 @@ wpa=2
 wpa_key_mgmt=WPA-PSK
 wpa_passphrase=lab-password
 rsn_pairwise=CCMP
-wpa_pairwise_update_count=60
-wpa_group_update_count=60
 """
 # The connection breaks in the middle. If Wi-Fi does not come, the cable comes back.
 MOVE = """\
@@ -62,18 +60,6 @@ sh /root/back
 BACK = """\
 set -x; systemctl stop lab-ap; rm -f /etc/netplan/01-wifi.yaml; cp -p /root/mgmt.yaml /etc/netplan/01-mgmt.yaml
 ip -n ap link set enP7s7 nomaster; ip -n ap link set enP7s7 netns 1; ip netns delete ap; modprobe -r mac80211_hwsim; netplan apply
-"""
-# While the old files are back, the access point refuses the password for a while, as one that answers too late seems to:
-# NetworkManager has no secrets then, and does not try again.
-REFUSE = """\
-set -x
-while test -e /etc/netplan/01-wifi.yaml; do sleep 1; done; until test -e /etc/netplan/01-wifi.yaml; do sleep 1; done
-began=$(date +%s); systemctl stop lab-ap; sed 's/=lab-password/=other-password/' /root/hostapd.conf >/root/other.conf
-systemd-run --unit=lab-refuses ip netns exec ap hostapd /root/other.conf
-for _ in $(seq 240); do
-  journalctl -u NetworkManager --since @$began | grep 'wlan0): no secrets' >/root/refused && break; sleep 1
-done
-systemctl stop lab-refuses; systemd-run --unit=lab-ap ip netns exec ap hostapd /root/hostapd.conf
 """
 
 
@@ -99,13 +85,7 @@ def over_cable() -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def wifi() -> Iterator[None]:
-    for path, text in {
-        "wifi.yaml": WIFI,
-        "hostapd.conf": HOSTAPD,
-        "move": MOVE,
-        "back": BACK,
-        "refuse": REFUSE,
-    }.items():
+    for path, text in {"wifi.yaml": WIFI, "hostapd.conf": HOSTAPD, "move": MOVE, "back": BACK}.items():
         put(f"/root/{path}", text)
     sh(NODE, "systemd-run --on-active=10 --unit=lab-move sh /root/move")
     try:
@@ -124,7 +104,6 @@ def timed(what: str, seconds: float) -> None:
 def test_the_fabric_is_made_changed_back_and_taken_down_over_wifi() -> None:
     planned = play("playbooks/plan.yml", limit=LIMIT)
     assert planned.code == 0, planned.output
-    assert "down for up to 60 s" in " ".join(planned.output.split()), planned.output
     for book, tags, changed in (
         ("site.yml", ("--tags", "fabric"), True),
         ("site.yml", ("--tags", "fabric"), False),
@@ -143,23 +122,17 @@ def test_the_fabric_is_made_changed_back_and_taken_down_over_wifi() -> None:
 
 
 def test_a_change_that_cuts_wifi_off_goes_back() -> None:
-    """Another address for the management: the old one is back without intervention, and so is the owner's file.
-
-    Also where the access point refuses once.
-    """
-    sh(NODE, "systemd-run --unit=lab-refuse sh /root/refuse")
+    """Another address for the management: the old one is back without intervention, and so is the owner's file."""
     before, start = sh(NODE, "cd /etc/netplan; stat -c '%n %a' *; sha256sum *"), time.monotonic()
     asked = {
         "change_content": WIFI.replace("10.0.2.15/24", "10.0.2.99/24"),
         "change_foreign": "absorb",
-        "change_timeout": 120,
+        "change_timeout": 240,
     }
     run = play(CHANGE, "-e", json.dumps(asked), limit=LIMIT)
     assert run.code != 0
     assert "cut this node off" in " ".join(run.output.split()), run.output
     assert "lab-password" not in run.output
     timed("a change that cuts the node off, until the play ends", time.monotonic() - start)
-    wait_for(over_wifi, 300, "Wi-Fi after the rollback")
-    assert "no secrets" in sh(NODE, "cat /root/refused"), "the access point did not refuse, so nothing is shown"
     assert sh(NODE, "cd /etc/netplan; stat -c '%n %a' *; sha256sum *") == before
     assert over_wifi()

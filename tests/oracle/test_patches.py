@@ -19,7 +19,7 @@ import stand_ins as fake
 from engine_parsers import tables
 from engine_parsers.sources import NotAvailable, source
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import patches as applier
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import patches as applier
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import auth_proxy
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import PATIENCE
 

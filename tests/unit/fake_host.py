@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 
 

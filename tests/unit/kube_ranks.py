@@ -15,7 +15,7 @@ import typing as t
 import urllib.error
 import urllib.request
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import load_guard
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs import load_guard
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.programs import sources
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 

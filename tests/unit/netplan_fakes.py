@@ -10,7 +10,8 @@ import typing as t
 
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import PlannedFunction, PlannedHost, PlannedVf
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 

@@ -165,6 +165,35 @@ def test_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
     assert code_lines(path) <= 400
 
 
+# What else moves a file into place, or locks one, and why.
+MOVES = {
+    "module_utils/beneath.py": "moves a file that it has written in parts, or a link, by folder descriptors",
+    "module_utils/k3s/install.py": "copies a large file in blocks",
+    "module_utils/programs/rank/patches.py": "runs as a single file in any image, and keeps a file's mode and owner",
+    "plugin_utils/bundle/registry.py": "moves a download that was written in parts",
+    "plugin_utils/bundle/transfer.py": "moves a download that was written in parts",
+}
+LOCKS = {
+    "module_utils/fabric/turn.py": "the locked file is what is read and written",
+    "plugin_utils/matrix/journal.py": "hands the lock's descriptor on to the processes of a case",
+}
+
+
+@pytest.mark.parametrize(
+    ("one", "what", "others"),
+    [
+        ("module_utils/programs/files.py", r"\bos\.(?:replace|rename)\(|\b\w+\.replace\(\w+\)", MOVES),
+        ("module_utils/programs/locks.py", r"\bfcntl\.(?:flock|lockf)\(", LOCKS),
+    ],
+)
+def test_modules_and_programs_have_one_atomic_write_and_one_lock(one: str, what: str, others: dict[str, str]) -> None:
+    texts = {str(path.relative_to(PLUGINS)): path.read_text(encoding="utf-8") for path in python_files("plugins")}
+    found = {
+        name for name, text in texts.items() if re.search(what, text) and ("\nimport os\n" in text or "pathlib" in text)
+    }
+    assert found == {one, *others}
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "roles").glob("*/tasks/*.yml")), ids=str)
 def test_task_files_can_be_read_in_a_sitting(path: pathlib.Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 80

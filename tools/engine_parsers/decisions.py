@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import patches as applier
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import patches as applier
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import FlagTable, load_patches
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches

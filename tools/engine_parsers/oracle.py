@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import reader
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser import reader
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from engine_parsers.sources import Source, cache, packages, source
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import graphs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser.reader import graphs
 from engine_parsers.oracle import Answer
 
 # vLLM's names → those of knowledge/settings.

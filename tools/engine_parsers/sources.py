@@ -19,8 +19,8 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import MEMBERS as SOURCES
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import REAL, required
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser.reader import MEMBERS as SOURCES
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser.reader import REAL, required
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Wheels of one fixed platform, whatever this machine is, because only their sources are read.

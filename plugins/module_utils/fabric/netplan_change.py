@@ -4,7 +4,7 @@
 """A change of netplan's files on the node: work out what to write, validate it, write it, wait for netplan, confirm.
 
 The planned files are first laid out in a scratch folder, read and validated there; their difference from the node's own is the
-change, which rollback.py applies with an automatic rollback.
+change, which programs/fabric/rollback.py applies with an automatic rollback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import Run
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback, routes
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import routes
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import turn as turns
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan import (
     DOWN_S,
@@ -40,11 +40,13 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_li
     winners,
 )
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_wait import Waited, settle
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read_links
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
-from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import Held
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import archive_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_system
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, CollectionError
@@ -338,7 +340,7 @@ def begin(
                     continue  # another run was first
                 outcome = _start_if_needed(host, run, sysfs, request, scratch, turn)
                 break
-        except rollback.Held as exc:
+        except Held as exc:
             return Outcome(state="queued", waiting=Waited("", exc.who, host.clock()))
     outcome.warnings += early.warnings
     if outcome.timeout is not None:
@@ -400,9 +402,9 @@ def _left_behind(host: Host, request: Request) -> list[Change]:
 def _start(host: Host, request: Request, images: Images, summary: str) -> None:
     identity = request.transaction
     deadline = host.clock() + request.timeout
-    source, asked = source_of(rollback), rollback.ChangeRequest(summary, request.connection, request.by)
+    program, asked = archive_of(rollback), rollback.ChangeRequest(summary, request.connection, request.by)
     try:
-        rollback.prepare(host, identity, images, source, deadline, asked)
+        rollback.prepare(host, identity, images, program, deadline, asked)
     except OSError as exc:
         raise CollectionError(
             f"The change could not be recorded, so nothing was changed: {exc.filename}: {reason(exc)}"
@@ -457,7 +459,7 @@ def confirm(host: Host, request: Request, run: Run | None = None, sysfs: Sysfs |
     try:
         with host.lock():
             outcome = _confirm(host, request)
-    except rollback.RollbackError:
+    except Held:
         return Outcome(state="waiting")  # the guard is rolling back right now, which takes netplan a while
     if outcome.state == "confirmed" and run and sysfs and request.content is not None:
         _look_again(host, run, sysfs, request)
@@ -504,22 +506,16 @@ def _confirm(host: Host, request: Request) -> Outcome:
         raise CollectionError(f"The change could not be confirmed: {exc}") from exc
     if wrong:
         _undo(host, identity, f"{', '.join(wrong)} was changed by someone else in the meantime.")
-    rollback.note(host, identity, "confirmed", summary=journal.summary)
+    rollback.note(host, identity, "confirmed")
     rollback.forget(host)  # the guard notices and ends
-    return _confirmed(journal.summary)
-
-
-def _confirmed(summary: str) -> Outcome:
-    """Return the outcome of a confirmed change, with what its summary warns of after the changes: see _start_if_needed."""
-    told = summary.partition(". ")[2]
-    return Outcome(state="confirmed", warnings=[told] if told else [])
+    return Outcome(state="confirmed")
 
 
 def _ended(host: Host, identity: str) -> Outcome:
     """Return how a change that is not pending ended. One that never began is barred from beginning: see begin()."""
     last = rollback.ended(host, identity)
     if last.get("state") == "confirmed":  # the earlier answer was lost in transit
-        return _confirmed(last["summary"])
+        return Outcome(state="confirmed")
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")
         message = "The node does not know this change, and will not start it."

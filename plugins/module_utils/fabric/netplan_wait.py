@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import WAIT
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 START_WAIT = 30.0  # seconds for the start of a change's guard, on a busy node

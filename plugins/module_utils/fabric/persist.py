@@ -1,9 +1,9 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node keeps so that its VFs survive a reboot and a stay in a pod, as text: nothing here touches a file.
+"""What a node keeps so that its VFs survive a reboot and a stay in a pod: nothing here touches a file.
 
-The controller compares digests of this text with what `roce_info` read, the module writes it: both use the same text.
+The controller compares digests of this with what `roce_info` read, the module writes it: both make the same bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import hashlib
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import document as reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import record, restore
-from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import record
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import archive_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Change, Node
 
 CONFIG = restore.CONFIG
@@ -29,7 +29,7 @@ JOURNAL = record.JOURNAL
 PATHS = (CONFIG, SCRIPT, UNIT_PATH, RETURN_UNIT_PATH, RULE)
 UNITS = (UNIT,)
 
-Files = dict[str, tuple[str, str]]
+Files = dict[str, tuple[bytes, str]]
 
 _HEAD = "# Written by the Ansible role dgxspark.cluster.sriov_roce; its next run undoes changes by hand.\n"
 
@@ -67,11 +67,9 @@ TimeoutStartSec=120
 """
 
 
-def source() -> str:
-    """Return the restorer's own source, with the reader of its document in it: one file on the node."""
-    future = "from __future__ import annotations\n"
-    head, body = source_of(restore).split(future, 1)
-    return head + future + source_of(reader).split(future, 1)[1] + body
+def program() -> bytes:
+    """Return the restorer with what it imports: one file on the node, which is replaced whole."""
+    return archive_of(restore)
 
 
 def _rule(document: t.Mapping[str, t.Any]) -> str:
@@ -97,14 +95,14 @@ def _rule(document: t.Mapping[str, t.Any]) -> str:
     return "\n".join([*lines, 'LABEL="dgxspark_fabric_end"', ""])
 
 
-def managed_files(document: t.Mapping[str, t.Any], restore_source: str) -> Files:
-    """Return path -> (content, mode) of everything that the node keeps for this document (see restore.py)."""
+def managed_files(document: t.Mapping[str, t.Any], restorer: bytes) -> Files:
+    """Return path -> (content, mode) of everything that the node keeps for this document (see programs/fabric/restore.py)."""
     return {
-        CONFIG: (json.dumps(document, indent=1, sort_keys=True) + "\n", "0644"),
-        SCRIPT: (f"#!/usr/bin/python3 -IS\n{restore_source}", "0755"),
-        UNIT_PATH: (_BOOT, "0644"),
-        RETURN_UNIT_PATH: (_RETURN, "0644"),
-        RULE: (_rule(document), "0644"),
+        CONFIG: (f"{json.dumps(document, indent=1, sort_keys=True)}\n".encode(), "0644"),
+        SCRIPT: (restorer, "0755"),
+        UNIT_PATH: (_BOOT.encode(), "0644"),
+        RETURN_UNIT_PATH: (_RETURN.encode(), "0644"),
+        RULE: (_rule(document).encode(), "0644"),
     }
 
 
@@ -114,7 +112,7 @@ def file_changes(node: Node, files: Files) -> list[Change]:
     changes = []
     for path, (content, mode) in files.items():
         state = there.get(path)
-        digest = hashlib.sha256(content.encode()).hexdigest()
+        digest = hashlib.sha256(content).hexdigest()
         if state is None or state.sha256 is None:
             changes.append(Change(path, "file", None, f"sha256 {digest[:12]}"))
         elif state.sha256 != digest:

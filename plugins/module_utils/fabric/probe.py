@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import pathlib
@@ -37,6 +36,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.perftest i
     figures,
     last_words,
 )
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import Held, lock
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 
 _READY, _FAILED = b"ready", b"failed "
@@ -198,24 +198,12 @@ def _same_run(line: socket.socket, test: RdmaTest) -> bool:
 @contextlib.contextmanager
 def _alone(test: RdmaTest, deadline: float) -> t.Iterator[None]:
     """Wait until no other verify's program listens on the port. Raises Busy if that takes too long."""
-    try:
-        file = pathlib.Path(LOCK.format(port=test.port)).open("a+", encoding="utf-8")  # noqa: SIM115 - held over the test
-    except OSError:  # without root, nothing can be agreed upon
-        yield
-        return
-    with file:
-        while True:
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # without root, nothing can be agreed upon
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    file.seek(0)
-                    raise Busy(file.read(1000).strip() or "unknown") from None
-                time.sleep(0.2)
-        file.truncate(0)
-        file.write(test.run)
-        file.flush()
+                held.enter_context(lock(LOCK.format(port=test.port), test.run, deadline - time.monotonic()))
+            except Held as exc:
+                raise Busy(exc.who) from None
         yield
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.document import MOST, document_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.document import MOST, document_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
 
 JOURNAL = "/var/lib/dgxspark/fabric-before.json"

@@ -10,15 +10,16 @@ restores from are written, then the functions are changed. Removal goes in rever
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import pathlib
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, node_files
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, record, restore, sysctl_files, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, record, sysctl_files, vfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import LOCKS, WAIT, Turn, Waiting
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import temporary
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import Held, lock
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
@@ -50,43 +51,21 @@ class Sriov:
         """
         turn.enter()
         path = pathlib.Path(self.root + LOCKS[0])
-        until = self.host.clock() + WAIT
-        while (file := self._locked(path)) is None:
-            with contextlib.suppress(OSError):
-                other = path.read_text(encoding="utf-8").strip() or other
-            other = other or "an unknown run"
-            if self.host.clock() > until:
-                raise Waiting(other)
-            self.host.sleep(0.2)
-        if other:
-            self.notes.append(
-                f"Another run was changing this node's VFs: {other}. This run waited for it to finish, and read the node again. "
-                "Run one at a time: the last run's inventory now applies."
-            )
-        with file:
+        with contextlib.ExitStack() as held:
             try:
-                file.truncate(0)
-                file.write(turn.by)
-                file.flush()
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-
-    def _locked(self, path: pathlib.Path) -> t.TextIO | None:
-        """Return the lock's file with the lock held; None if another run holds it, or has just removed it."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+", encoding="utf-8")
-        except OSError as exc:
-            raise node_files.cannot_write(str(path), exc) from exc
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                return file
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        file.close()
-        return None
+                path.parent.mkdir(parents=True, exist_ok=True)
+                before = held.enter_context(lock(str(path), turn.by, WAIT, self.host.clock, self.host.sleep))
+            except Held as exc:
+                raise Waiting(exc.who) from None
+            except OSError as exc:
+                raise node_files.cannot_write(str(path), exc) from exc
+            held.callback(path.unlink, missing_ok=True)
+            if other := before or other:
+                self.notes.append(
+                    f"Another run was changing this node's VFs: {other}. This run waited for it to finish, and read the node again. "
+                    "Run one at a time: the last run's inventory now applies."
+                )
+            yield
 
     # --- the previous state -----------------------------------------------------------------------------------------
 
@@ -142,12 +121,12 @@ class Sriov:
 
     def _write_notes(self, functions: list[t.Any]) -> None:
         text = json.dumps({"version": 1, "functions": functions}, indent=1, sort_keys=True)
-        self._write(persist.JOURNAL, text + "\n", "0600")
+        self._write(persist.JOURNAL, f"{text}\n".encode(), "0600")
 
     # --- files and units ----------------------------------------------------------------------------------------------
 
-    def _write(self, path: str, content: str, mode: str) -> None:
-        node_files.write(self.root + path, content.encode(), int(mode, 8))
+    def _write(self, path: str, content: bytes, mode: str) -> None:
+        node_files.write(self.root + path, content, int(mode, 8))
 
     def _command(self, *argv: str) -> None:
         code, _out, err = self.host.command(argv)
@@ -263,7 +242,7 @@ class Sriov:
         # This comes first: newly planned VFs may have the addresses of those being removed.
         self._give_back(node, gone)
         self._note(node, document)
-        self._install(persist.managed_files(document, persist.source()), changes)
+        self._install(persist.managed_files(document, persist.program()), changes)
         self._forget(gone)
         if options.reset_stranded:
             freed = vfs.stranded(node, planned)
@@ -309,7 +288,7 @@ class Sriov:
 
     def leftovers(self) -> list[Change]:
         """Return the temporary files that a run killed during a write left beside ours."""
-        beside = (node_files.beside(path) for path in (*persist.PATHS, persist.JOURNAL))
+        beside = (temporary(path) for path in (*persist.PATHS, persist.JOURNAL))
         there = [path for path in beside if pathlib.Path(self.root + path).exists()]
         return [Change(path, "left by an interrupted run", "there", None) for path in there]
 

@@ -20,6 +20,7 @@ import typing as t
 from dataclasses import asdict, dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import holder
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain
 
 RUNS = "/run/dgxspark-runs.json"
@@ -69,14 +70,8 @@ def attended(descriptor: int = 1) -> bool:
 def at_work(root: str = "") -> str | None:
     """Return the run that is changing this node at this moment, in words; None if there is none."""
     for path in LOCKS:
-        try:
-            with pathlib.Path(root.rstrip("/") + path).open(encoding="utf-8", errors="replace") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return file.read(1000).strip() or "another run"
-        except OSError:
-            continue
+        if who := holder(root.rstrip("/") + path):
+            return who
     return None
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The wanted state of a node's functions and VFs, how the current state differs, and what prevents a change.
 
-Pure: it compares values. The *document* (its form is in restore.py) is what a node keeps and restores at boot.
+Pure: it compares values. The *document* (its form is in programs/fabric/restore.py) is what a node keeps and restores at boot.
 """
 
 from __future__ import annotations
@@ -254,18 +254,18 @@ def stranded(node: Node, planned: t.Sequence[PlannedFunction]) -> list[tuple[str
 
 
 def drift(
-    node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options(), source: str | None = None
+    node: Node, planned: t.Sequence[PlannedFunction], options: Options = Options(), program: bytes | None = None
 ) -> list[Change]:
     """Return everything that `sriov_vf` would change on a node, files and units included. Empty: the node is as planned.
 
-    source: the restorer's text, if the caller has it.
+    program: the restorer's archive, if the caller has it.
     """
     document = desired(node, planned, options)
     changes = []
     if options.reset_stranded:
         changes += [Change(name, "place", f"dead {vf.place.netns}", "host") for name, vf in stranded(node, planned)]
     changes += compare(node, document)
-    files = persist.managed_files(document, persist.source() if source is None else source)
+    files = persist.managed_files(document, persist.program() if program is None else program)
     return changes + persist.file_changes(node, files)
 
 

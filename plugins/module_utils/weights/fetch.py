@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils.beneath import Beneath
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import cannot
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs import hub
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer import parcel as parcels
 from ansible_collections.dgxspark.cluster.plugins.module_utils.transfer.progress import Progress
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache, hub
+from ansible_collections.dgxspark.cluster.plugins.module_utils.weights import cache
 from ansible_collections.dgxspark.cluster.plugins.module_utils.weights.cache import Manifest
 
 Plain = dict[str, t.Any]

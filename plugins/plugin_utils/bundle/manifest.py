@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import atomic_write
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import MIB, CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact
@@ -61,9 +62,7 @@ def write(folder: str, made: Manifest) -> None:
     path = pathlib.Path(folder, NAME)
     artefacts = sorted(made.artefacts, key=lambda each: each.path)
     text = json.dumps(to_plain(Manifest(made.format, tuple(artefacts))), indent=1) + "\n"
-    part = path.with_name(f".{NAME}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    atomic_write(str(path), text.encode(), 0o644)
 
 
 def noted(folder: str, artefact: Artefact) -> Artefact | None:

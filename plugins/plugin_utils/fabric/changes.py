@@ -24,7 +24,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings i
 
 PARTS = ("sriov", "netplan")
 
-_source = functools.cache(persist.source)
+_program = functools.cache(persist.program)
 
 
 class Difference(t.TypedDict):
@@ -64,7 +64,7 @@ def changes(
     if "sriov" in parts:
         chosen = from_plain(vfs.Options, dict(options or {}), "options")
         gone = vfs.gone(seen, host.functions)
-        found["changes"] += vfs.compare(seen, gone) + vfs.drift(seen, host.functions, chosen, _source())
+        found["changes"] += vfs.compare(seen, gone) + vfs.drift(seen, host.functions, chosen, _program())
         found["findings"] += vfs.refusals(seen, host.functions, chosen) + vfs.removal_refusals(seen, gone)
     if "netplan" in parts:
         differs = netplan_file.changes(seen, host, path)

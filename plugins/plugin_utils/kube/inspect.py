@@ -10,7 +10,7 @@ import hashlib
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import (
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser import (
     engine_sglang,
     engine_vllm,
     fake_torch,
@@ -18,7 +18,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser imp
     run,
     stubs,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import patches
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import patches
 from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import once, pod

@@ -9,8 +9,8 @@ import json
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.load_guard import FOLDER
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import auth_proxy
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import RANK_PROGRAMS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import HOSTNAME, Plain, Settings

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import functools
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import (
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import (
     auth_proxy,
-    engine_api,
     patches,
     preflight,
     rendezvous,
     supervisor,
 )
-from ansible_collections.dgxspark.cluster.plugins.module_utils.source import source_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import flat
 
 CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 
@@ -23,7 +22,4 @@ CAUSES = {**preflight.CAUSES, **supervisor.CAUSES}
 @functools.cache
 def sources() -> dict[str, str]:
     """Return file name → text."""
-    return {
-        f"{program.__name__.rpartition('.')[2]}.py": source_of(program)
-        for program in (preflight, supervisor, engine_api, rendezvous, auth_proxy, patches)
-    }
+    return flat((preflight, supervisor, rendezvous, auth_proxy, patches))

@@ -15,7 +15,7 @@ import dataclasses
 import json
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import FOLDER, SOCKET
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.load_guard import FOLDER, SOCKET
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, PlannedHost, from_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.known import engines
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import networks, pod, programs, wiring

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Converts what was read from an engine (module_utils/engine_parser/reader.py) to the flag table of that version.
+"""Converts what was read from an engine (module_utils/programs/engine_parser/reader.py) to the flag table of that version.
 
 The shipped tables come from the engines' wheels (tools/engine_flags.py), an owner's from an image (inspect_image.yml).
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turns an image's own report (module_utils/engine_parser/reader.py, in a pod's log) into an owner's `images/` and `engines/` entries.
+"""Turns an image's own report (module_utils/programs/engine_parser/reader.py, in a pod's log) into an owner's `images/` and `engines/` entries.
 
 The image is untrusted: its log is bounded, its document may hold only known keys and types, none of its paths enters a file name,
 and an entry is written only if it fits its schema and its text reads back as the same values.
@@ -15,8 +15,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import MARK
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import from_json, printable
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser.reader import MARK
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import of_image

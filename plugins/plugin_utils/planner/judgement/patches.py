@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Selects the start-up patches that a launch needs. `module_utils/rank/patches.py` applies them in the container."""
+"""Selects the start-up patches that a launch needs. `module_utils/programs/rank/patches.py` applies them in the container."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import facts
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, restore, turn, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import persist, turn, vfs
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Node,
@@ -86,7 +87,9 @@ def run(node: FakeNode, host: FakeHost, capfd: pytest.CaptureFixture[str]) -> Ru
 def tree(node: FakeNode) -> dict[str, str]:
     """Every file that a node has on disk (without the fake kernel's state), with mode and content."""
     return {
-        str(path.relative_to(node.root)): f"{stat.S_IMODE(path.stat().st_mode):o} {path.read_text().strip()}"
+        str(
+            path.relative_to(node.root)
+        ): f"{stat.S_IMODE(path.stat().st_mode):o} {path.read_text(errors='replace').strip()}"
         for folder in ("etc", "usr", "var", "run", "sys/class/net", "proc/sys")
         for path in sorted((node.root / folder).rglob("*"))
         if path.is_file() and not path.is_symlink()
@@ -119,6 +122,25 @@ def test_what_it_installs_is_what_the_controller_expects(node: FakeNode, run: Ru
         assert (node.root / path.lstrip("/")).is_file()
     assert stat.S_IMODE((node.root / persist.JOURNAL.lstrip("/")).stat().st_mode) == 0o600
     assert node.units[persist.UNIT][0] == "enabled"
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_program_that_an_earlier_version_installed_is_replaced_or_removed(
+    node: FakeNode, run: Run, state: str
+) -> None:
+    """It was one file of Python, at the same path and started by the same units."""
+    run()
+    files = tree(node)
+    program = node.root / persist.SCRIPT.lstrip("/")
+    program.write_text("#!/usr/bin/python3 -IS\n# the restorer of an earlier version\n")
+    foretold = run(state=state, check=True)
+    done = run(state=state)
+    assert done["changes"] == foretold["changes"] and persist.SCRIPT in {c["subject"] for c in done["changes"]}
+    if state == "present":
+        assert [c["subject"] for c in done["changes"]] == [persist.SCRIPT], "its units are the same"
+        assert tree(node) == files
+    else:
+        assert not program.exists()
 
 
 def test_absent_brings_everything_back(node: FakeNode, run: Run) -> None:

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import CONFIG
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.load_guard import CONFIG
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.memory_guard import plan

@@ -16,9 +16,11 @@ import typing as t
 import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import oserrors
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import temporary
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import Device, FakeNode
@@ -189,7 +191,7 @@ def test_a_reboot_in_the_middle_goes_back_before_the_network(host: FakeHost) -> 
     unit = host.path(rollback.UNIT_PATH).read_text()
     assert host.path(rollback.WANTED_PATH).resolve() == pathlib.Path(rollback.UNIT_PATH)
     program = unit.split("ExecStart=")[1].splitlines()[0].split()
-    assert program[-2:] == [f"{rollback.BASE}/program.py", "boot"]
+    assert program[-2:] == [rollback.PROGRAM, "boot"]
     assert "Before=network-pre.target" in unit
     applied = len(host.applied)
     assert rollback.main(["boot"], host) == 0
@@ -205,7 +207,7 @@ def test_the_installed_program_runs_without_the_collection(host: FakeHost) -> No
     import sys
 
     begin(host, request())
-    program = host.path(f"{rollback.BASE}/program.py")
+    program = host.path(rollback.PROGRAM)
     assert program.stat().st_mode & 0o777 == 0o700
     done = subprocess.run([sys.executable, "-I", "-S", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -646,27 +648,6 @@ def test_what_was_taken_down_is_told_where_the_connection_broke_before_the_answe
     assert "takes enP7s7, over which this run reaches the node, down" in confirm(host, asked).message
 
 
-def test_what_was_taken_down_is_told_where_all_ended_well_too(host: FakeHost) -> None:
-    put(
-        host.node.root,
-        "/etc/netplan/01-mgmt.yaml",
-        "network: {renderer: NetworkManager, ethernets: {NM-1: {match: {name: enP7s7}}}}\n",
-    )
-    begun = begin(host, request(connection="10.0.2.2 40000 10.0.2.15 22"))
-    asked = request(connection="10.0.2.2 40001 10.0.2.15 22")
-    confirmed = confirm(host, asked)
-    assert (confirmed.state, confirmed.warnings) == ("confirmed", begun.warnings)
-    assert len(begun.warnings) == 1
-    again = confirm(host, asked)  # the answer was lost, too
-    assert (again.state, again.warnings) == ("confirmed", begun.warnings)
-
-
-def test_a_change_that_takes_nothing_down_is_confirmed_without_a_word(host: FakeHost) -> None:
-    asked = request()
-    begin(host, asked)
-    assert confirm(host, asked).warnings == []
-
-
 def test_addresses_that_come_a_little_later_are_waited_for(host: FakeHost) -> None:
     asked = request()
     begin(host, asked)
@@ -728,7 +709,7 @@ def test_teardown_removes_what_an_interrupted_first_change_left(
 
     def dying(self: FakeHost, path: str, image: rollback.FileImage) -> None:
         if image.data is not None and next(writes) == killed_at:
-            put(self.node.root, str(pathlib.Path(path).with_name(f".{pathlib.Path(path).name}.dgxspark-new")), "half")
+            put(self.node.root, temporary(path), "half")
             raise Killed
         put_file(self, path, image)
 

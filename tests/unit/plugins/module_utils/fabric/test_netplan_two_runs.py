@@ -11,8 +11,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode
 

@@ -14,9 +14,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, rollback, turn
+from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan, netplan_change, turn
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.netplan_change import Outcome, Request
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.turn import Turn
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples

@@ -84,15 +84,15 @@ def installed(functions: t.Sequence[Function], planned: t.Sequence[PlannedFuncti
     import hashlib
 
     bare = Node(functions=tuple(functions))
-    files = persist.managed_files(vfs.desired(bare, planned, options), "source")
-    states = [FileState(path, hashlib.sha256(text.encode()).hexdigest(), mode) for path, (text, mode) in files.items()]
+    files = persist.managed_files(vfs.desired(bare, planned, options), b"program")
+    states = [FileState(path, hashlib.sha256(text).hexdigest(), mode) for path, (text, mode) in files.items()]
     return dataclasses.replace(bare, files=tuple(states), units={persist.UNIT: "enabled"})
 
 
 def drift(function: Function, planned: PlannedFunction | None = None, **options: t.Any) -> list[Change]:
     chosen = vfs.Options(**options)
     plans = [planned or plan()]
-    return vfs.drift(installed([function], plans, chosen), plans, chosen, "source")
+    return vfs.drift(installed([function], plans, chosen), plans, chosen, b"program")
 
 
 def told(changes: t.Sequence[Change]) -> list[tuple[str, str, t.Any, t.Any]]:
@@ -115,7 +115,7 @@ def test_a_node_as_planned_differs_in_nothing_and_refuses_nothing() -> None:
 
 def test_a_bare_node_says_all_that_it_will_get() -> None:
     node = Node(functions=(good_function(0),))
-    changes = vfs.drift(node, [plan()], vfs.Options(), "source")
+    changes = vfs.drift(node, [plan()], vfs.Options(), b"program")
     assert ("p0f0", "VFs", 0, 3) in told(changes)
     assert [c.after for c in changes if c.what == "mac"] == [mac(0), mac(1), mac(2)]
     assert {*persist.PATHS, persist.UNIT} < {c.subject for c in changes}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl import host as nccl
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.host import HostSettings, NcclHost, texts
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import FileImage, Host
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
 ENV = {"NCCL_NET": "IB", "NCCL_IB_HCA": "=rocep1s0f0v1:1,roceP2p1s0f0v1:1", "GLOO_SOCKET_IFNAME": "enp1s0f0v1"}

@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import preflight, supervisor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import status
 
 Plain = dict[str, t.Any]

@@ -9,7 +9,7 @@ import typing as t
 import pytest
 import yaml
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser.reader import framed
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser.reader import framed
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.inspection import inspected

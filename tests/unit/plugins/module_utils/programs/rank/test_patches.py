@@ -13,8 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import patches
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank.patches import Edit, Patch, PatchError, apply
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import patches
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank.patches import (
+    Edit,
+    Patch,
+    PatchError,
+    apply,
+)
 
 SCRIPT = pathlib.Path(patches.__file__)
 SOURCE = """\

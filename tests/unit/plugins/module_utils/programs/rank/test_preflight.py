@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import preflight
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import preflight
 
 GID = "sys/class/infiniband/roce0v0/ports/1"
 TREE = {

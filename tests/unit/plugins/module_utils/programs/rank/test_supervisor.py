@@ -14,7 +14,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import preflight, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import preflight, supervisor
 from ansible_collections.dgxspark.cluster.tests.unit.kube_ranks import BOUNDS, PATIENCE, Group, alive
 
 LOST = supervisor.STATUS["lost"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import auth_proxy, supervisor
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import auth_proxy, supervisor
 from ansible_collections.dgxspark.cluster.tests.support.auth_proxy import KEY, AuthProxy
 from ansible_collections.dgxspark.cluster.tests.support.ports import free_port
 from ansible_collections.dgxspark.cluster.tests.unit import leaks

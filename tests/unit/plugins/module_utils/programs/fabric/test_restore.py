@@ -13,7 +13,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
+from ansible_collections.dgxspark.cluster.plugins.module_utils.source import archive_of
 from ansible_collections.dgxspark.cluster.tests.unit.fake_host import FakeHost
 from ansible_collections.dgxspark.cluster.tests.unit.fakes import FakeNode, lab, spark
 
@@ -324,8 +325,10 @@ def test_a_config_that_cannot_be_read_is_one_sentence(node: FakeNode, capsys: py
 
 
 def test_it_runs_by_itself_on_a_bare_python(tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "fabric-restore"
+    program.write_bytes(archive_of(restore))
     done = subprocess.run(
-        [sys.executable, "-I", "-S", restore.__file__, "sideways"], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-S", program, "sideways"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2 and "usage" in done.stderr
 

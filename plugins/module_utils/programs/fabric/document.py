@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the document by which a node's fabric functions are restored (see restore.py), whole or not at all.
 
-Standard library only: `persist.source` puts this file's text into the program on the node.
+It is in the program on the node, too: standard library only.
 """
 
 from __future__ import annotations

@@ -35,10 +35,7 @@ import threading
 import time
 import typing as t
 
-try:
-    from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import engine_api
-except ImportError:  # in a rank's container, where it is beside this file
-    import engine_api  # type: ignore[import-not-found,no-redef]
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import engine_api
 
 # Exit status -> cause; 10 to 19 are the preflight's. An engine's own status is passed on, a signal as 128 + its number.
 CAUSES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.rank import rendezvous
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.rank import rendezvous
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

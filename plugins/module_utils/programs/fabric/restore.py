@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bring a node's fabric functions to the state that a document describes, changing only what differs.
 
-This one file needs only Python's standard library and is used in three places: the module `sriov_vf` imports it; installed as
-/usr/local/lib/dgxspark/fabric-restore it is run by dgxspark-fabric.service at boot (`boot`) and by
-dgxspark-fabric-vf@.service when an interface comes back, such as a VF from a pod (`dev NAME`).
+Used in three places: the module `sriov_vf` imports it; installed as the archive /usr/local/lib/dgxspark/fabric-restore, with what
+it imports, it is run by dgxspark-fabric.service at boot (`boot`) and by dgxspark-fabric-vf@.service when an interface comes back,
+such as a VF from a pod (`dev NAME`).
 
 The document (/etc/dgxspark/fabric.json) is `{"version": 1, "functions": [FUNCTION, …]}` with
 FUNCTION = `{slot, pci, vf_count, mtu, up, eswitch, arp, vfs}` and its `vfs` = `[{index, mac, mtu, up, trust,
@@ -14,21 +14,20 @@ means: leave it unchanged.
 """
 
 # Loading pathlib would take longer than setting up a VF.
-# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH115, PTH118, PTH119, PTH123, PTH208
+# ruff: noqa: PTH103, PTH108, PTH110, PTH115, PTH118, PTH119, PTH123, PTH208
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import signal
 import sys
 import time
 
-with contextlib.suppress(ImportError):  # on a node its text stands above: see persist.source
-    from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.document import MOST, document_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.document import MOST, document_of
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import atomic_write
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import Held, lock
 
-# A returning VF waits for this file to load, so typing is not imported at run time.
+# A returning VF waits for this program to load, so typing is not imported at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing as t
@@ -97,6 +96,8 @@ class KernelHost:
         until, pause = time.monotonic() + WRITE_WAIT, 0.001
         while not (ended := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > until:
+                import signal
+
                 os.kill(child, signal.SIGKILL)
                 raise RestoreError(
                     f"writing {value!r} to {path}: the write has not returned within {WRITE_WAIT:g} s (process {child} "
@@ -192,16 +193,13 @@ def busy(host: KernelHost) -> t.Iterator[None]:
     """Keep other runs out, and the udev rule inactive: it checks whether the process named in the mark is alive."""
     os.makedirs(host.run_dir, mode=0o755, exist_ok=True)
     mark = os.path.join(host.run_dir, "busy")
-    with open(os.path.join(host.run_dir, "lock"), "w", encoding="utf-8") as lock:
-        until = host.clock() + LOCK_WAIT
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as exc:
-                if host.clock() > until:
-                    raise RestoreError(f"another run has been active for {LOCK_WAIT:.0f} s ({mark} names it)") from exc
-                host.sleep(0.1)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(
+                lock(os.path.join(host.run_dir, "lock"), f"process {os.getpid()}", LOCK_WAIT, host.clock, host.sleep)
+            )
+        except Held as exc:
+            raise RestoreError(f"another run has been active for {LOCK_WAIT:.0f} s ({mark} names it)") from exc
         with open(mark, "w", encoding="utf-8") as file:
             file.write(f"DGXSPARK_BUSY={os.getpid()}\n")
         try:
@@ -433,10 +431,7 @@ class Restorer:
         return {}
 
     def _write_names(self, names: dict[str, str]) -> None:
-        path = os.path.join(self.host.run_dir, "names.json")
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            json.dump(names, file)
-        os.replace(f"{path}.new", path)
+        atomic_write(os.path.join(self.host.run_dir, "names.json"), json.dumps(names).encode(), 0o644)
 
     def _forget(self, addresses: t.Iterable[str]) -> None:
         self._write_names({a: n for a, n in self.names().items() if a not in set(addresses)})

@@ -8,8 +8,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import reader
-from ansible_collections.dgxspark.cluster.plugins.module_utils.engine_parser import run as run_py
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser import reader
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.engine_parser import run as run_py
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.inspection import inspected
 from ansible_collections.dgxspark.cluster.tests.unit.image_trees import SAID, about, lay, run
 

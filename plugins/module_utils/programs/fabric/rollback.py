@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A change of netplan's files that rolls back by itself unless it is confirmed.
 
-This one file needs only Python's standard library and is used in two places: the module `netplan_vf` imports it, and a copy
-on the node runs as a program: `guard ID` writes the files, lets netplan apply them and waits, and rolls back when the time is
-up; `boot` rolls back if the node went down midway.
+Used in two places: the module `netplan_vf` imports it, and an archive on the node, with what it imports, runs as a program:
+`guard ID` writes the files, lets netplan apply them and waits, and rolls back when the time is up; `boot` rolls back if the
+node went down midway.
 
 The guard is a process, not a systemd timer: `netplan apply` makes systemd reload, and each reload restarts a timer's
 OnActiveSec=; during a reload, which takes a minute on a busy node, no timer fires at all.
 
 While a change is unconfirmed, /var/lib/dgxspark/netplan contains `pending` (its id), `journal.json` (the files before and
-as planned, with contents), `program.py` (this file) and, once applied, `apply.json` (netplan's result). `pending` is
+as planned, with contents), `rollback.pyz` (the program) and, once applied, `apply.json` (netplan's result). `pending` is
 decisive: it is written last and removed first. The outcomes of changes are kept in /run for later queries: another run
 may have begun its own by then.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import hashlib
 import json
 import math
@@ -32,9 +31,13 @@ import sys
 import time
 import typing as t
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import atomic_write, sync, temporary
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import lock
+
 BASE = "/var/lib/dgxspark/netplan"
 LOCK = "/run/dgxspark-netplan.lock"
 ENDED = "/run/dgxspark-netplan-ended.json"
+PROGRAM = f"{BASE}/rollback.pyz"
 ENDS = 16  # number of changes whose outcome is kept
 UNIT = "dgxspark-netplan-rollback.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
@@ -46,9 +49,6 @@ NOT_RUN = -1000  # in the record of netplan's result: its files were not written
 COMMAND_LIMIT = 300.0  # seconds for a command; a lab node on a busy machine takes minutes to reload systemd
 LOCK_WAIT = 120.0  # seconds for another run's step to finish
 PAUSE = 0.25  # seconds between polls
-PROFILES = "/run/NetworkManager/system-connections"
-AGAIN_S = 15.0  # seconds between looks for devices that NetworkManager has without their profile
-AFTER_S = 300.0  # seconds for which that goes on after a rollback: a Wi-Fi was lost 8 s after it had come back
 
 # Early: networkd and NetworkManager start after network-pre.target. systemd has run netplan's generator before any unit, so
 # its output from the unconfirmed files is generated again.
@@ -66,7 +66,7 @@ Conflicts=shutdown.target
 
 [Service]
 Type=oneshot
-ExecStart={PYTHON} -I -S {BASE}/program.py boot
+ExecStart={PYTHON} -I -S {PROGRAM} boot
 TimeoutStartSec=120
 
 [Install]
@@ -76,16 +76,6 @@ WantedBy=multi-user.target
 
 class RollbackError(Exception):
     """What could not be done, in plain words."""
-
-
-class Held(RollbackError):
-    """Another process holds the lock. `who` says whose."""
-
-    def __init__(self, who: str, seconds: float) -> None:
-        super().__init__(
-            f"{LOCK} has been held by {who} for {seconds:g} s: another run is changing this node's netplan files."
-        )
-        self.who = who
 
 
 class Damaged(RollbackError):
@@ -147,7 +137,7 @@ class Host:
     def command(self, argv: t.Sequence[str], timeout: float = COMMAND_LIMIT) -> tuple[int, str, str]:
         """Run a command; 127 if it does not exist, 124 if it takes longer than `timeout` seconds."""
         try:
-            # without AnsibleModule's run_command, which sanity tests want: this file is also a program on the node
+            # without AnsibleModule's run_command, which sanity tests want: this is also a program on the node
             done = subprocess.run(  # pylint: disable=ansible-bad-function
                 argv,
                 capture_output=True,
@@ -195,39 +185,21 @@ class Host:
         except (FileNotFoundError, NotADirectoryError):
             return FileImage(None)
 
-    def beside(self, path: pathlib.Path) -> pathlib.Path:
-        """Return the temporary path of a file before it is moved into place.
-
-        A fixed name, so the next run reuses what a killed run left; it does not end in .yaml, so netplan ignores it.
-        """
-        return path.with_name(f".{path.name}.dgxspark-new")
-
     def put(self, path: str, image: FileImage) -> None:
         """Write a file atomically, in a way that survives a power cut; remove it for an empty image."""
         real = self.path(path)
-        temporary = self.beside(real)
         if image.data is None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                temporary.unlink(missing_ok=True)
+                for new in temporaries(path):
+                    self.path(new).unlink(missing_ok=True)
                 real.unlink()
-                _sync(real.parent)
+                sync(str(real.parent))
             return
         real.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(image.data)
-                file.flush()
-                os.fchmod(descriptor, image.mode)
-                if os.geteuid() == 0:
-                    os.fchown(descriptor, image.uid, image.gid)
-                os.fsync(descriptor)
-            temporary.replace(real)
+            atomic_write(str(real), image.data, image.mode, (image.uid, image.gid))
         except OSError as exc:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise OSError(exc.errno, exc.strerror, path) from exc
-        _sync(real.parent)
 
     def text(self, name: str) -> str | None:
         """Return the text of a file in our folder (or at an absolute path); None if it is missing or empty."""
@@ -248,26 +220,13 @@ class Host:
 
     @contextlib.contextmanager
     def lock(self, by: str | None = None, seconds: float | None = None) -> t.Iterator[None]:
-        """Hold the lock that every step of a change takes; Held if another process has it longer than this (LOCK_WAIT).
+        """Hold the lock that every step of a change takes; locks.Held if another process has it longer than this (LOCK_WAIT).
 
         by: this run in words, for others that wait.
         """
         seconds = LOCK_WAIT if seconds is None else seconds
         self.path(LOCK).parent.mkdir(parents=True, exist_ok=True)
-        with self.path(LOCK).open("a+", encoding="utf-8") as file:
-            until = self.clock() + seconds
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if self.clock() > until:
-                        file.seek(0)
-                        raise Held(file.read().strip() or "another process", seconds) from None
-                    self.sleep(0.1)
-            file.truncate(0)
-            file.write(by or f"process {os.getpid()}")
-            file.flush()
+        with lock(str(self.path(LOCK)), by or f"process {os.getpid()}", seconds, self.clock, self.sleep):
             yield
 
 
@@ -280,16 +239,14 @@ def _place(name: str) -> str:
     return name if name.startswith("/") else f"{BASE}/{name}"
 
 
-def _sync(folder: pathlib.Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def temporaries(path: str) -> tuple[str, str]:
+    """Return where a killed run may have left a file half written, under its present and its former name."""
+    return temporary(path), f"{temporary(path)}-new"
 
 
-# What is kept while a change is unconfirmed, beside `pending`, which is removed first and written last.
-_TEMPORARY = ("journal.json", "started", "apply.log", "apply.json", "program.py")
+# What is kept while a change is unconfirmed, beside `pending`, which is removed first and written last. `program.py` is the
+# program of a change that an earlier version of this collection began.
+_TEMPORARY = ("journal.json", "started", "apply.log", "apply.json", pathlib.PurePath(PROGRAM).name, "program.py")
 OWN = (f"{BASE}/pending", WANTED_PATH, UNIT_PATH, *(f"{BASE}/{name}" for name in _TEMPORARY), f"{BASE}/last.json")
 
 
@@ -374,7 +331,7 @@ def guard_command(identity: str) -> list[str]:
     how = ["--collect", "--quiet", "--no-block", "--property=Restart=on-failure", "--property=TimeoutStopSec=5"]
     return [
         *("systemd-run", *how, f"--unit={guard_unit(identity)}"),
-        *(PYTHON, "-I", "-S", f"{BASE}/program.py", "guard", identity),
+        *(PYTHON, "-I", "-S", PROGRAM, "guard", identity),
     ]
 
 
@@ -387,33 +344,44 @@ class ChangeRequest(t.NamedTuple):
 
 
 def prepare(
-    host: Host, identity: str, changes: t.Mapping[str, FileImage], program: str, deadline: float, asked: ChangeRequest
+    host: Host,
+    identity: str,
+    changes: t.Mapping[str, FileImage],
+    program: bytes,
+    deadline: float,
+    asked: ChangeRequest,
 ) -> None:
     """Record a change, so that it can be rolled back whatever happens from here on. Nothing is applied yet.
 
-    deadline: on the host's clock. A failure to record leaves nothing behind, and raises OSError.
+    program: this one's archive. deadline: on the host's clock. A failure to record leaves nothing behind, and raises OSError.
     """
-    owner = (os.geteuid(), os.getegid())
     try:
-        host.path(BASE).mkdir(mode=0o700, parents=True, exist_ok=True)
-        host.path(BASE).chmod(0o700)
-        for name in _TEMPORARY:
-            host.put(f"{BASE}/{name}", FileImage(None))
-        files = {path: {"before": host.image(path).to_json(), "after": to.to_json()} for path, to in changes.items()}
-        journal = {"id": identity, "deadline": deadline, **asked._asdict(), "files": files}
-        host.keep("journal.json", json.dumps(journal))
-        host.keep("program.py", program, 0o700)
-        host.put(UNIT_PATH, FileImage(UNIT_TEXT.encode(), 0o644, *owner))
-        wanted = host.path(WANTED_PATH)
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        wanted.unlink(missing_ok=True)
-        wanted.symlink_to(UNIT_PATH)
-        _sync(wanted.parent)
-        host.keep("pending", identity + "\n")
+        _write_down(host, identity, changes, program, deadline, asked)
     except OSError:
         with contextlib.suppress(OSError):
             forget(host)
         raise
+
+
+def _write_down(
+    host: Host, identity: str, changes: t.Mapping[str, FileImage], program: bytes, deadline: float, asked: ChangeRequest
+) -> None:
+    host.path(BASE).mkdir(mode=0o700, parents=True, exist_ok=True)
+    host.path(BASE).chmod(0o700)
+    for name in _TEMPORARY:
+        host.put(f"{BASE}/{name}", FileImage(None))
+    files = {path: {"before": host.image(path).to_json(), "after": image.to_json()} for path, image in changes.items()}
+    journal = {"id": identity, "deadline": deadline, **asked._asdict(), "files": files}
+    host.keep("journal.json", json.dumps(journal))
+    owner = (os.geteuid(), os.getegid())
+    host.put(PROGRAM, FileImage(program, 0o700, *owner))
+    host.put(UNIT_PATH, FileImage(UNIT_TEXT.encode(), 0o644, *owner))
+    wanted = host.path(WANTED_PATH)
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    wanted.unlink(missing_ok=True)
+    wanted.symlink_to(UNIT_PATH)
+    sync(str(wanted.parent))
+    host.keep("pending", identity + "\n")
 
 
 def write(host: Host, identity: str) -> None:
@@ -440,9 +408,8 @@ def leftovers(host: Host) -> list[str]:
     """Return our files that exist although no change is pending: an interrupted run left them."""
     if pending(host):
         return []
-    beside = (host.beside(host.path(path)) for path in OWN)
-    places = [*(host.path(path) for path in OWN), *beside]
-    return [str(place).removeprefix(host.root) for place in places if place.is_symlink() or place.exists()]
+    places = [*OWN, *(new for path in OWN for new in temporaries(path))]
+    return [place for place in places if host.path(place).is_symlink() or host.path(place).exists()]
 
 
 def who(journal: t.Mapping[str, t.Any]) -> str:
@@ -467,25 +434,22 @@ def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
         host.keep(ENDED, json.dumps(dict(list(ends.items())[-ENDS:])))
 
 
-def take_back(host: Host) -> bool:
-    """Give devices that NetworkManager has without their profile the one that netplan has for them; return whether it has any.
+def take_back(host: Host) -> None:
+    """Give devices that NetworkManager leaves to others the profile that netplan has for them.
 
     netplan takes their addresses away before it starts NetworkManager. A device that gets one in between, such as of a router's
-    advertisement, stays "connected (externally)" without its own. And NetworkManager takes a Wi-Fi's password for wrong after one
-    handshake that came too late, and does not try again. Either way a management interface is cut off for good.
+    advertisement, stays "connected (externally)" without its own: a management interface is cut off for good.
     """
-    states: dict[str, str] = {}
-    for file in (profiles := sorted(host.path(PROFILES).glob("netplan-*"))):
-        if not states:
-            host.command(["systemctl", "start", "NetworkManager.service"])  # netplan does not wait for it
-            told = host.command(["nmcli", "-t", "-f", "DEVICE,STATE", "device"])[1].splitlines()
-            states = dict(line.rsplit(":", 1) for line in told if ":" in line)
-        keys = dict(x.split("=", 1) for x in (host.text(f"{PROFILES}/{file.name}") or "").splitlines() if "=" in x)
-        name = keys.get("interface-name", "")
-        if states.get(name, "").endswith(("disconnected", "(externally)")):
+    profiles = sorted(host.path("/run/NetworkManager/system-connections").glob("netplan-*"))
+    if not profiles:
+        return
+    host.command(["systemctl", "start", "NetworkManager.service"])  # netplan does not wait for it
+    states = host.command(["nmcli", "-t", "-f", "DEVICE,STATE", "device"])[1].splitlines()
+    left = {line.split(":")[0] for line in states if line.endswith("(externally)")}
+    for file in profiles:
+        keys = dict(line.split("=", 1) for line in file.read_text("utf-8", "replace").splitlines() if "=" in line)
+        if (name := keys.get("interface-name", "")) in left:
             host.command(["nmcli", "--wait", "30", "connection", "up", "id", keys.get("id", name), "ifname", name])
-            states = {}  # a device may have several profiles
-    return bool(profiles)
 
 
 def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[str, t.Any] | None:
@@ -516,8 +480,13 @@ def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[s
         take_back(host)
     if rc != 0:
         failed.append(f"`{' '.join(command)}` said: {plain(err or out)[-2000:]}")
-    failed = unwritten_back + failed
-    last = {"id": identity, "why": why, "applied": done, "summary": journal.summary, "failed": failed}
+    last = {
+        "id": identity,
+        "why": why,
+        "applied": done,
+        "summary": journal.summary,
+        "failed": unwritten_back + failed,
+    }
     if unwritten_back:  # the change stays pending, with everything that the next try needs
         return last
     note(host, identity, "rolled_back", **last)
@@ -553,24 +522,18 @@ def guard(host: Host, identity: str) -> bool:
             applied(host, identity, -(exc.errno or 1), f"{exc.filename or exc.filename2 or 'a file'}: {exc.strerror}")
         except Damaged as exc:
             applied(host, identity, NOT_RUN, str(exc))
-    deadline, again = deadline_of(host, identity), 0.0
+    deadline = deadline_of(host, identity)
     while pending(host) == identity and host.clock() < deadline:
         rc = process.poll() if process else None
-        if rc is not None or (process is None and host.clock() > again):
-            take_back(host)
-            again = host.clock() + AGAIN_S
         if rc is not None:
+            take_back(host)
             applied(host, identity, rc, host.text("apply.log") or "")
             process = None
         host.sleep(PAUSE)
     if process and process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    well, until = time_is_up(host, identity), host.clock() + AFTER_S
-    rolled_back = ended(host, identity).get("state") == "rolled_back"
-    while rolled_back and not pending(host) and host.clock() < until and take_back(host):
-        host.sleep(AGAIN_S)
-    return well
+    return time_is_up(host, identity)
 
 
 def time_is_up(host: Host, identity: str, by: str = "guard") -> bool:
@@ -589,7 +552,7 @@ def main(argv: t.Sequence[str], host: Host | None = None) -> int:
         return 0 if guard(host, argv[1]) else 1
     if list(argv) == ["boot"]:
         return 0 if time_is_up(host, pending(host) or "", "boot") else 1
-    sys.stderr.write("usage: program.py guard ID | boot\n")
+    sys.stderr.write("usage: rollback.pyz guard ID | boot\n")
     return 2
 
 

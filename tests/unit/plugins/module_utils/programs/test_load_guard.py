@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.load_guard import (
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.load_guard import (
     LARGE,
     MOST,
     Guard,

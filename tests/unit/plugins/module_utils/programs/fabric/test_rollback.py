@@ -12,8 +12,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import rollback
-from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import rollback
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric.rollback import FileImage, Host
+from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.locks import Held
 
 PATH = "/etc/netplan/90.yaml"
 
@@ -39,7 +40,7 @@ class Node(Host):
         self.put(PATH, FileImage(b"old", 0o640, os.geteuid(), os.getegid()))
         owner = (os.geteuid(), os.getegid())
         after = {PATH: FileImage(b"new", 0o600, *owner), "/etc/netplan/91.yaml": FileImage(b"more", 0o600, *owner)}
-        rollback.prepare(self, "t1", after, "", self.clock() + seconds, rollback.ChangeRequest("s"))
+        rollback.prepare(self, "t1", after, b"", self.clock() + seconds, rollback.ChangeRequest("s"))
 
     def left(self) -> list[pathlib.Path]:
         return [*self.path("/var/lib/dgxspark").rglob("*"), *self.path("/etc/systemd/system").rglob("*.service")]
@@ -84,79 +85,67 @@ def test_the_guard_of_an_unconfirmed_change_goes_back(node: Node) -> None:
     assert node.left() == []
 
 
-TAKEN = ["nmcli", "--wait", "30", "connection", "up", "id", "Wired connection 1", "ifname", "enP7s7"]
+def before_archives(node: Node) -> list[str]:
+    """Make the pending change one of an earlier version: its program is one file, and its unit runs that. Returns its files."""
+    node.path(rollback.PROGRAM).unlink()
+    node.keep("program.py", "the earlier program", 0o700)
+    unit = node.path(rollback.UNIT_PATH)
+    unit.write_text(unit.read_text().replace(rollback.PROGRAM, f"{rollback.BASE}/program.py"))
+    return [f"{rollback.BASE}/program.py", rollback.UNIT_PATH]
 
 
-class Managed(Node):
-    """A node with NetworkManager; states: how it says that it has enP7s7, one look after the other, the last one for good."""
-
-    def __init__(self, root: pathlib.Path, *states: str) -> None:
-        super().__init__(root)
-        self.states = list(states)
-        profiles = self.path("/run/NetworkManager/system-connections")
-        profiles.mkdir(parents=True)
-        for name, device in {"Wired connection 1": "enP7s7", "netplan-dgx-p0f0": "enp1s0f0np0"}.items():
-            text = f"[connection]\nid={name}\ntype=ethernet\ninterface-name={device}\n\n[ipv4]\nmethod=manual\n"
-            (profiles / f"netplan-{device}.nmconnection").write_text(text)
-
-    def command(self, argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
-        super().command(argv, timeout)
-        if "device" not in argv:
-            return 0, "", ""
-        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        return 0, f"enP7s7:{state}\nenp1s0f0np0:unavailable\nlo:connected (externally)\n", ""
-
-    @property
-    def ups(self) -> list[list[str]]:
-        return [call for call in self.calls if "up" in call]
+@pytest.mark.parametrize("by", ["module", "guard", "boot"])
+def test_a_change_that_an_earlier_version_began_is_taken_back_whole(node: Node, by: str) -> None:
+    node.prepared(600)
+    before_archives(node)
+    rollback.write(node, "t1")
+    last = rollback.roll_back(node, "t1", "a test", by)
+    assert last and not last["failed"]
+    assert node.files() == {"90.yaml": b"old"} and node.left() == []
 
 
-@pytest.mark.parametrize("state", ["connected (externally)", "connecting (externally)", "disconnected", "connected"])
-def test_a_device_that_networkmanager_has_without_its_profile_gets_it_back(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, state: str
+def test_what_a_killed_run_of_an_earlier_version_left_is_named_and_goes(node: Node) -> None:
+    node.prepared(600)
+    files = before_archives(node)
+    half = f"{rollback.BASE}/.journal.json.dgxspark-new"
+    node.path(half).write_bytes(b"ha")
+    node.path(f"{rollback.BASE}/pending").unlink()
+    assert {*files, half} <= set(rollback.leftovers(node))
+    rollback.forget(node)
+    assert rollback.leftovers(node) == [] and node.left() == []
+
+
+def test_the_next_change_replaces_the_program_of_an_earlier_version(node: Node) -> None:
+    node.prepared(600)
+    before_archives(node)
+    node.prepared(600)
+    assert not node.path(f"{rollback.BASE}/program.py").exists()
+    assert rollback.PROGRAM in node.path(rollback.UNIT_PATH).read_text()
+
+
+@pytest.mark.parametrize("state", ["connected (externally)", "connecting (externally)", "connected"])
+def test_a_device_that_networkmanager_leaves_to_others_gets_its_profile_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """After the change, and after its rollback: each starts NetworkManager anew."""
-    monkeypatch.setattr(rollback, "AFTER_S", 0)
-    node = Managed(tmp_path, state)
+    profiles = node.path("/run/NetworkManager/system-connections")
+    profiles.mkdir(parents=True)
+    for name, device in {"Wired connection 1": "enP7s7", "netplan-dgx-p0f0": "enp1s0f0np0"}.items():
+        text = f"[connection]\nid={name}\ntype=ethernet\ninterface-name={device}\n\n[ipv4]\nmethod=manual\n"
+        (profiles / f"netplan-{device}.nmconnection").write_text(text)
+    command = node.command
+
+    def answering(argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
+        command(argv, timeout)
+        return 0, f"enP7s7:{state}\nenp1s0f0np0:connected\nlo:connected (externally)\n" if "device" in argv else "", ""
+
+    monkeypatch.setattr(node, "command", answering)
     node.prepared(0.6)
     assert rollback.main(["guard", "t1"], node) == 0
-    assert node.ups == ([TAKEN, TAKEN] if state != "connected" else [])
-
-
-def test_what_is_lost_later_is_taken_back_too_until_another_change_begins(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Wi-Fi whose handshake comes too late once it was connected; nobody but the node itself can mend it."""
-    monkeypatch.setattr(rollback, "AFTER_S", 10)
-    node = Managed(tmp_path, "connected", "connected", "disconnected", "connected", "disconnected")
-    node.prepared(0.6)
-
-    def sleep(_seconds: float) -> None:
-        if rollback.ended(node, "t1") and len(node.ups) >= 3:
-            node.keep("pending", "t2")
-        time.sleep(0.02)
-
-    node.sleep = sleep  # type: ignore[method-assign]
-    began = time.monotonic()
-    assert rollback.main(["guard", "t1"], node) == 0
-    assert time.monotonic() - began < 9
-    assert node.ups == [TAKEN] * 3
-    assert node.files() == {"90.yaml": b"old"}
-
-
-def test_after_a_confirmed_change_the_guard_looks_no_more(tmp_path: pathlib.Path) -> None:
-    node = Managed(tmp_path, "connected", "disconnected")
-    node.prepared(600)
-
-    def sleep(_seconds: float) -> None:
-        if node.document("apply.json"):
-            rollback.note(node, "t1", "confirmed")
-            rollback.forget(node)
-        time.sleep(0.02)
-
-    node.sleep = sleep  # type: ignore[method-assign]
-    assert rollback.main(["guard", "t1"], node) == 0
-    assert node.ups == []
+    up = [call for call in node.calls if "up" in call]
+    taken = ["nmcli", "--wait", "30", "connection", "up", "id", "Wired connection 1", "ifname", "enP7s7"]
+    assert up == ([taken, taken] if "externally" in state else [])
+    assert sum("device" in call for call in node.calls) == 2, "once for all profiles, each time"
 
 
 def test_a_netplan_that_hangs_is_ended_and_taken_back(node: Node) -> None:
@@ -200,14 +189,14 @@ def test_the_guard_of_another_change_touches_nothing(node: Node) -> None:
 
 def test_two_steps_never_run_at_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rollback, "LOCK_WAIT", 0.3)
-    with node.lock(), pytest.raises(rollback.RollbackError, match="another"), node.lock():
+    with node.lock(), pytest.raises(Held, match=f"process {os.getpid()}"), node.lock():
         pass
 
 
 def test_a_file_is_never_half_written(node: Node) -> None:
     """What a killed write leaves behind is not a .yaml file, and the next write removes it."""
     node.put(PATH, FileImage(b"old", 0o600, os.geteuid(), os.getegid()))
-    (node.path(PATH).parent / ".90.yaml.dgxspark-new").write_bytes(b"ha")
+    (node.path(PATH).parent / ".90.yaml.dgxspark").write_bytes(b"ha")
     node.put(PATH, FileImage(b"new", 0o600, os.geteuid(), os.getegid()))
     assert node.files() == {"90.yaml": b"new"}
 
