@@ -1,4 +1,4 @@
-"""Run mypy --strict on the plugins, from a path where its full name resolves (`ansible_collections.dgxspark.cluster`)."""
+"""Run mypy --strict on packages of the collection, from a path where its full name resolves (`ansible_collections.dgxspark.cluster`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def main(arguments: list[str]) -> int:
         place.parent.mkdir(parents=True)
         place.symlink_to(ROOT)
         command = ["mypy", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", f"{folder}/cache", *arguments]
-        return subprocess.run(command, check=False, cwd=folder, env={**os.environ, "MYPYPATH": folder}).returncode
+        return subprocess.run(
+            command, check=False, cwd=folder, env={**os.environ, "MYPYPATH": f"{folder}:{ROOT / 'tools'}"}
+        ).returncode
 
 
 if __name__ == "__main__":

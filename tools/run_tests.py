@@ -133,7 +133,7 @@ def unit_parts() -> dict[str, list[str]]:
 def stages() -> list[Stage]:
     """List all stages."""
     quick, more = ["-m", "not more and not long", "--durations=10"], ["-m", "more and not long", "--durations=10"]
-    core = "ansible_collections.dgxspark.cluster.plugins"
+    core, engines = (f"ansible_collections.dgxspark.cluster.{each}" for each in ("plugins", "tests.engines"))
     lab = ["python", "tools/with_lab.py"]
     sanity = ["python", "tools/sanity.py"]
     guest = {
@@ -161,7 +161,7 @@ def stages() -> list[Stage]:
         ),
         # It takes as long as all other linters and the types together.
         Stage("ansible-lint", [["ansible-lint", "--offline"]], LINTERS, light=True, seconds=150),
-        Stage("types", [["python", "tools/check_types.py", "-p", core]], LINTERS, "test", light=True),
+        Stage("types", [["python", "tools/check_types.py", "-p", core, "-p", engines]], LINTERS, "test", light=True),
         # In parts, because each spends much of its time waiting.
         *(
             Stage(

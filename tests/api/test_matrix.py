@@ -98,13 +98,19 @@ class Owner(harness.Site):
                         pod["status"] = {"phase": "Running", "containerStatuses": [status], "conditions": conditions}
 
     def argv(self) -> str:
-        """Return the configuration with which the serving rank was started."""
-        made = [m for m in self.cluster.objects.values() if m["kind"] in ("ConfigMap", "StatefulSet")]
-        return json.dumps([m for m in made if m["metadata"]["name"].startswith("serve-default")])
+        """Return the words with which the serving rank was started."""
+        texts = [
+            text
+            for made in self.cluster.objects.values()
+            if made["kind"] == "ConfigMap" and made["metadata"]["name"].startswith("serve-default")
+            for name, text in made["data"].items()
+            if name.endswith(".json")
+        ]
+        return " ".join(word for text in texts for word in re.findall(r'"([^"\n]*)"', text))
 
     def answer(self, request: Request) -> Answer:
         """Answer as the served case does."""
-        garbage = re.search(r"chunked-prefill-size\W{1,8}2048\b", self.argv())
+        garbage = re.search(r"chunked-prefill-size[ =]2048\b", self.argv())
         return sse(*["!"] * 200, tokens=200) if garbage else sound(request)
 
     def serve(self) -> None:

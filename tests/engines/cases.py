@@ -72,7 +72,7 @@ def full(name: str, model: str, share: float, nodes: int = 1, seconds: float = 2
     return Trial(Case(f"mem-{name}", model, given, parallel=parallel, seconds=seconds), shares=WHOLE, least=75)
 
 
-ALONE = {"disable_cuda_graph": None, "disable_piecewise_cuda_graph": None}
+ALONE: Plain = {"disable_cuda_graph": None, "disable_piecewise_cuda_graph": None}
 BOTH = [
     two("two-first", {**TINY, "cuda_graph_max_bs": 8, "disable_piecewise_cuda_graph": True, "enable_metrics": True}),
     two("two-pp", QUICK, parallel={"nodes": 2, "tp": 1, "pp": 2}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import json
 import os
 import pathlib
@@ -181,7 +182,7 @@ def struck(group: Group, trial: Trial, note: t.Callable[[str], None]) -> Plain:
     note(f"struck {pid}")
     ended = {}
     for number, pod in enumerate(group.pods):
-        found = until(lambda pod=pod: pod.ended(at), max(strike.patience - (time.monotonic() - at), 1))
+        found = until(functools.partial(pod.ended, at), max(strike.patience - (time.monotonic() - at), 1))
         ended[number] = [round(found[0] - at, 1), found[1], pod.last_word()] if found else None
     if strike.signal == signal.SIGSTOP:
         with contextlib.suppress(ProcessLookupError):

@@ -16,7 +16,8 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api impor
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.serving.plan import launch_plan
 from ansible_collections.dgxspark.cluster.tests.engines.boxed import Boxed, until, wire
 from ansible_collections.dgxspark.cluster.tests.engines.planned import lay_into_hub_cache
-from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED, fabric, names
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
+from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED, fabric
 
 Plain = dict[str, t.Any]
 KEY = "0123456789abcdef0123456789abcdef"  # of an API that only this machine's namespaces reach
@@ -115,7 +116,7 @@ class Group:
         settings |= case.kubernetes
         objects = serving(self.plan, fabric(case.nodes) if case.nodes > 1 else {}, settings)
         shown = [*objects["common"], SECRET]
-        for model in sorted({case.model, case.drafter} - {None}):
+        for model in sorted(filter(None, {case.model, case.drafter})):
             home = node / HUB.lstrip("/")
             if not (home / "hub" / f"models--tests--{model}").exists():
                 lay_into_hub_cache(models / model, f"tests/{model}", home)

@@ -45,7 +45,8 @@ from ansible_collections.dgxspark.cluster.tests.engines.boxed import Boxed
 from ansible_collections.dgxspark.cluster.tests.engines.cases import QUICK
 from ansible_collections.dgxspark.cluster.tests.engines.drive import gpus
 from ansible_collections.dgxspark.cluster.tests.engines.groups import KEY, PORT, Case, Group, Plain, profile
-from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED, fabric, names
+from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names
+from ansible_collections.dgxspark.cluster.tests.unit.kube_inputs import PINNED, fabric
 
 BENCH = str(pathlib.Path(__file__).resolve().parent / "bench")
 NODES = min(2, gpus() or 2)
@@ -270,7 +271,7 @@ def killing(models: str, out: pathlib.Path, seconds: float, kills: t.Sequence[st
     ends, events, waiting = time.monotonic() + seconds, out / "events.txt", collections.deque(kills)
     alone = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc"]
     while (left := ends - time.monotonic()) > 30:
-        command = [*alone, sys.executable, "-m", t.cast(str, __spec__.name), models, str(out), str(left - 15), "--once"]
+        command = [*alone, sys.executable, "-m", __spec__.name, models, str(out), str(left - 15), "--once"]
         with subprocess.Popen(command) as process:
             while process.poll() is None:
                 told = events.read_text(encoding="utf-8").split("\n") if events.exists() else []

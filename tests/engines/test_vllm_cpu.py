@@ -37,7 +37,7 @@ def answer(port: int, question: str, expect: str) -> Outcome:
 
 def good(port: int) -> None:
     """Ask the canary's own question and some sums: the answers must be correct, and not garbage."""
-    outcome = answer(port, ARGUMENTS["prompt"]["default"], "nineteen, twenty")
+    outcome = answer(port, str(ARGUMENTS["prompt"]["default"]), "nineteen, twenty")
     assert (outcome.status, outcome.finish_reason) == ("ok", "stop"), outcome
     for question in SOME_SUMS:
         outcome = answer(port, question, f"^{re.escape(SUMS[question])}$")

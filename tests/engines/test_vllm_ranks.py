@@ -6,6 +6,7 @@ Each is the rendered pod in namespaces of its own, as on GPUs (drive.py). Needs 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -89,7 +90,7 @@ def test_one_that_dies_takes_the_other_with_it_and_both_answer_again(group: Grou
     assert workers, group.pods[1].processes()
     os.kill(workers[-1], signal.SIGKILL)
     at = time.monotonic()
-    ended = [until(lambda pod=pod: pod.ended(at), 120) for pod in group.pods]
+    ended = [until(functools.partial(pod.ended, at), 120) for pod in group.pods]
     assert all(ended), [pod.tail() for pod in group.pods]
     print(f"\nended after {[round(when - at, 1) for when, _how in ended]} s: {[how for _when, how in ended]}")
     assert group.wait(PATIENCE_S, since=time.monotonic()) == "ready"
@@ -105,7 +106,7 @@ def test_one_that_hangs_is_noticed_though_the_api_says_that_all_is_well(group: G
     at = time.monotonic()
     try:
         assert group.ask("/health", timeout=10)[0] == 200
-        ended = [until(lambda pod=pod: pod.ended(at), 2.5 * HANG_S) for pod in group.pods]
+        ended = [until(functools.partial(pod.ended, at), 2.5 * HANG_S) for pod in group.pods]
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(workers[-1], signal.SIGCONT)

@@ -27,7 +27,7 @@ def fabric(count: int, vfs: int = 2, topology: str = "switch") -> Plain:
     if count == 1:
         return {}
     hosts = [HostInput(name, node=node(host=number, vfs=vfs)) for number, name in enumerate(names(count), 1)]
-    planned: Plain = make(hosts, {"topology": topology, "vf_count": vfs})["hosts"]  # type: ignore[assignment]
+    planned: Plain = make(hosts, {"topology": topology, "vf_count": vfs})["hosts"]
     return planned
 
 
