@@ -4,6 +4,7 @@
 """Score the collection on a folder of cases: logs go to `explain`, recipes to the plan, versions to what the doctor knows of them.
 
 Usage: cases.py FOLDER [ANSWERS]    (ANSWERS: a YAML file like benchmarks/cases.yml, the default)
+       cases.py                     the counts of each set of public reports in this folder, and of all
 
 An answer names, for a file, what must be said (`says`: expressions, all of them), and what must not (`never`). The outcome is
 `right`; `wrong` if something is said that must not be; `silent` if nothing known is found, or nothing is said of a recipe; else
@@ -17,10 +18,12 @@ import pathlib
 import re
 import runpy
 import sys
+import typing as t
 
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+KINDS = ("right", "silent", "unclear", "wrong")
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.nccl.log import Reader  # noqa: E402
@@ -80,27 +83,45 @@ def scored(said: list[str], answer: dict[str, list[str]]) -> str:
     return "unclear" if said else "silent"
 
 
-def main(folder: pathlib.Path, answers: pathlib.Path) -> int:
-    """Print a row for each case, and the counts."""
-    table = signatures.load_table()
-    counts: collections.Counter[str] = collections.Counter()
-    print("| case | outcome | what is said first |\n|---|---|---|")
+def outcomes(
+    folder: pathlib.Path, answers: pathlib.Path, table: signatures.Table
+) -> t.Iterator[tuple[str, str, list[str]]]:
+    """Yield the name of each case, its outcome (or `not run`), and what is said of it."""
     for name, answer in yaml.safe_load(answers.read_text(encoding="utf-8")).items():
         path = folder / name
-        if not path.exists():
-            print(f"| {name} | not run | |")
-            continue
-        said = said_of(path, table)
-        outcome = scored(said, answer)
+        said = said_of(path, table) if path.exists() else []
+        yield name, scored(said, answer) if path.exists() else "not run", said
+
+
+def main(folder: pathlib.Path, answers: pathlib.Path) -> int:
+    """Print a row for each case, and the counts."""
+    counts: collections.Counter[str] = collections.Counter()
+    print("| case | outcome | what is said first |\n|---|---|---|")
+    for name, outcome, said in outcomes(folder, answers, signatures.load_table()):
         counts[outcome] += 1
         print(f"| {name} | {outcome} | {said[0][:160].replace('|', '/') if said else ''} |")
-    print("\n" + ", ".join(f"{counts[kind]} {kind}" for kind in ("right", "silent", "unclear", "wrong")))
+    print("\n" + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
     return int(counts["wrong"] > 0)
+
+
+def sets() -> int:
+    """Print the counts of each set of reports in this folder."""
+    table = signatures.load_table()
+    whole: collections.Counter[str] = collections.Counter()
+    print(f"| set | inputs | {' | '.join(KINDS)} |\n|---|---|{'---|' * len(KINDS)}")
+    for answers in sorted((ROOT / "benchmarks").glob("reports*.yml")):
+        counts = collections.Counter(
+            outcome for _name, outcome, _said in outcomes(answers.with_suffix(""), answers, table)
+        )
+        whole += counts
+        print(f"| {answers.stem} | {counts.total()} | {' | '.join(str(counts[kind]) for kind in KINDS)} |")
+    print(f"| all | {whole.total()} | {' | '.join(str(whole[kind]) for kind in KINDS)} |")
+    return int(whole["wrong"] > 0)
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
+        raise SystemExit(sets())
     raise SystemExit(
         main(
             pathlib.Path(sys.argv[1]),

@@ -24,6 +24,8 @@ BEYOND = (
     Limit("gemma-4-26B-A4B-it", "vllm", ">=0.19.1,<0.28.0", "is a per-layer attribute",
           "it has the newest transformers that the release allows, an image of that release an older one"),
     Limit("Qwen3", "vllm", "==0.19.1", "failed to be inspected", "the release loads the model's class, whose transformers asks for torch"),
+    Limit("Mistral-Small-4", "vllm", "<0.26.0", "must be an instance of MistralTokenizer", "mistral_common, whose tokenizer that is, is a stand-in"),
+    Limit("Mistral-Small-4", "vllm", "<0.19.1", "KeyError: 'mistral4'", "the checkpoint has params.json, which needs no transformers; here it has config.json"),
     Limit("NVIDIA-Nemotron-3-Nano", "vllm", "<0.19.1", "does not recognize this architecture", "the checkpoint's own code has the configuration"),
 )  # fmt: skip
 

@@ -39,6 +39,12 @@ BACK_PORTS = (
         "could not locate the tool call token",
         "mistral_common, which names that token, is a stand-in here",
     ),
+    (
+        "mistral-small-4",
+        "<0.27.0",
+        "must be an instance of MistralTokenizer",
+        "mistral_common, whose tokenizer that is, is a stand-in here",
+    ),
 )
 # Launches that such an image and a stock release both accept, but resolve_profile differently: profiles, versions.
 # PR 24436 turns NEXTN with an assistant drafter into FROZEN_KV_MTP, and runs that without the overlap scheduler.
@@ -47,6 +53,7 @@ PROMOTED = ("gemma-4-", "<0.5.12")
 DOUBTED = {
     "load.class-transformers": ("are not supported for now", "does not recognize this architecture"),
     "load.config-unknown": ("does not recognize this architecture",),
+    "speculation.vllm-hidden-states": ("is only supported for",),
 }
 # Removed one by one; those that begin with `speculative_` also all together.
 TAKEN_OUT = (
