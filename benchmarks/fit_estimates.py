@@ -101,6 +101,7 @@ def group_of(facts: Facts) -> str:
 def evidence_points(tables: Tables) -> t.Iterator[Point]:
     """Yield the stable rows of shipped logs."""
     entries = {entry["model"]: name for name, entry in sorted(knowledge.load("profile").items()) if "model" in entry}
+    written = knowledge.load("evidence")
     apart = knowledge.load("speeds")  # with the lengths of prompts, which evidence does not have
     for row in evidence.load_rows():
         if row.verdict != "stable" or row.run.model not in entries or row.id in apart:
@@ -118,12 +119,13 @@ def evidence_points(tables: Tables) -> t.Iterator[Point]:
         draft, _findings = sizes.drafted(own, tables)
         if own.drafter and not draft:
             own = dataclasses.replace(own, drafter=None)
+        source = "log" if written[row.id]["verified"] == "measured" else "reported"
         for n in estimate.LEVELS:
             figure = row.figure(f"n{n}")
             if figure:
                 accepted = row.measured.get("accept_len")
                 yield Point(
-                    row.id, group_of(own.facts), own, own.settings, draft, n, figure, False, None, accepted, "log"
+                    row.id, group_of(own.facts), own, own.settings, draft, n, figure, False, None, accepted, source
                 )
 
 

@@ -31,11 +31,23 @@ ALIASES = {"ep_size": "ep", "tp_size": "tp", "pp_size": "pp"}
 
 
 def entry_of(row: evidence.Row) -> dict[str, t.Any]:
-    """Return the shipped profile of a row's model; of several, the first of its engine."""
+    """Return the shipped profile of a row's model; of several, the first of its engine; without any, one that has no facts."""
     known = knowledge.shared(profile.KIND)
     own = [name for name, entry in known.items() if entry.get("model") == row.run.model]
     same = [name for name in own if profile.find(name)["engine"]["name"] == row.run.engine]
-    return profile.find((same or own or [row.run.model])[0])
+    if own:
+        return profile.find((same or own)[0])
+    return {
+        "id": row.id,
+        "title": row.id,
+        "model": row.run.model,
+        "proven": "untested",
+        "engine": {"name": row.run.engine, "version": row.run.version},
+        "parallel": {"nodes": row.run.nodes, "tp": row.run.tp, "pp": row.run.pp, "ep": row.run.ep},
+        "precision": {},
+        "settings": {},
+        "source": [{"of": "settings", "from": row.source[0], "verified": "reported"}],
+    }
 
 
 def profile_of(row: evidence.Row, entry: dict[str, t.Any]) -> profile.Profile:

@@ -212,6 +212,11 @@ CASES: dict[str, Case] = {
     ),
     "speculation.indexer-ring": Case("qwen3.8-flash-next-nvfp4-sglang", {"speculative_num_steps": 4}),
     "speculation.vllm-no-drafter": Case(VLLM, {"speculative_config": {"method": "eagle3"}}),
+    "speculation.vllm-assistant-embedding": Case(
+        "gemma-4-26b-a4b-it-vllm",
+        {"speculative_config": {"method": "mtp", "model": "google/gemma-4-26B-A4B-it-assistant"}},
+        version="0.26.0",
+    ),
     "speculation.vllm-mtp-unknown": Case(
         "qwen3.8-flash-next-nvfp4-vllm", {"speculative_config": {"method": "mtp"}}, version="0.28.0"
     ),
