@@ -12,6 +12,7 @@ import re
 import sys
 import zipfile
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.planner.api import read_model_files
 from ansible_collections.dgxspark.cluster.tests.engines import compare, vllm_cases
 from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES
@@ -23,9 +24,25 @@ RAISED = re.compile(
 FOLLOWS = "Engine core initialization failed"  # what vLLM's server says of an engine that has said why
 
 
+def drafted(taught: Plain, log: str, entry: Plain) -> Plain:
+    """Return what was answered, and what the engine's metrics and log say of its drafts meanwhile."""
+    names = {name for way in entry["acceptance"] for key, name in way.items() if key != "since"}
+    counted = [
+        "\n".join(line for line in text.splitlines() if re.split(r"[{ ]", line, maxsplit=1)[0] in names)
+        for text in taught["metrics"]
+    ]
+    lines = [line for line in log.splitlines() if any(re.search(way["line"], line) for way in entry["log"])]
+    return {
+        **{key: taught[key] for key in ("asked", "wrong", "tokens", "seconds")},
+        "metrics": counted,
+        "log": "\n".join(lines),
+    }
+
+
 def main(models: pathlib.Path, fixture: pathlib.Path, *folders: pathlib.Path) -> None:
     """Write the fixture."""
     known = {each.case.id: each.case for each in (*CASES, *vllm_cases.CASES)}
+    known_metrics = knowledge.load("metrics")
     made: Plain = {"engine": "", "models": {}, "cases": {}}
     if fixture.is_file():
         made = json.loads(fixture.read_text(encoding="utf-8"))
@@ -47,6 +64,8 @@ def main(models: pathlib.Path, fixture: pathlib.Path, *folders: pathlib.Path) ->
                     told: Plain = {"info": compare.cut(shown, names)}
                     if "mem-" in name:
                         told["figures"] = compare.read(log)
+                    if "taught" in found:
+                        told["drafted"] = drafted(found["taught"], log, known_metrics[case.engine[0]])
                 elif raised := [line for line in RAISED.findall(log) if FOLLOWS not in line]:
                     told = {"refused": raised[-1][:300]}
                 else:

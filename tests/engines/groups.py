@@ -6,6 +6,7 @@ import base64
 import json
 import pathlib
 import shutil
+import threading
 import time
 import typing as t
 import urllib.request
@@ -28,6 +29,7 @@ SECRET: Plain = {
 }
 HUB = "/var/lib/dgxspark/cache/huggingface"
 PORT = 30000
+LAYING = threading.Lock()  # groups that start together share their node's folder
 FIRED = {"sglang": "The server is fired up and ready to roll", "vllm": "Application startup complete"}
 # Beside the plan's own: which GPU the runtime would hand in, what NCCL and the seeds' engine say, and what keeps a machine that others
 # share in order (no multicast over NVLink).
@@ -116,10 +118,11 @@ class Group:
         settings |= case.kubernetes
         objects = serving(self.plan, fabric(case.nodes) if case.nodes > 1 else {}, settings)
         shown = [*objects["common"], SECRET]
+        home = node / HUB.lstrip("/")
         for model in sorted(filter(None, {case.model, case.drafter})):
-            home = node / HUB.lstrip("/")
-            if not (home / "hub" / f"models--tests--{model}").exists():
-                lay_into_hub_cache(models / model, f"tests/{model}", home)
+            with LAYING:
+                if not (home / "hub" / f"models--tests--{model}").exists():
+                    lay_into_hub_cache(models / model, f"tests/{model}", home)
         self.pods: list[Boxed] = []
         launch = next(
             each for each in objects["common"] if each["kind"] == "ConfigMap" and "supervisor.py" in each["data"]

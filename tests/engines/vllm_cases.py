@@ -187,13 +187,14 @@ MEMORY = [
     full("next", "next-80b-cut", 0.8),
     full("next-mtp", "next-80b-cut", 0.8, **MTP),
     full("deepseek", "deepseek-v3-cut", 0.85),
+    full("deepseek-short", "deepseek-v3-cut", 0.85, context_length=1024, max_running_requests=8, chunked_prefill_size=1024),
     full("mimo-mtp", "mimo-7b", 0.7, **MTP),
     full("llama-8b", "llama-8b", 0.7),
     full("qwen3-32b-fp8", "qwen3-32b-fp8", 0.7),
     full("gpt-oss", "gpt-oss-20b", 0.8),
     full("minimax", "minimax-cut", 0.8),
     full("mixtral", "mixtral-cut", 0.8),
-    full("kimi", "kimi-k2-cut", 0.9),
+    full("kimi", "kimi-k2-cut", 0.85),
     full("super-fp8", "super-fp8-cut", 0.8),
     full("nano-floor", "nano", 0.45),
     full("qwen3-8b-requests", "qwen3-8b", 0.8, max_running_requests=1024),
@@ -215,15 +216,4 @@ MEMORY_BOTH = [
     full("tp2-next", "next-80b-cut", 0.8, 2),
     full("tp2-deepseek", "deepseek-v3-cut", 0.85, 2),
 ]
-LATENT = [
-    full(
-        "deepseek-short",
-        "deepseek-v3-cut",
-        0.85,
-        context_length=1024,
-        max_running_requests=8,
-        chunked_prefill_size=1024,
-    ),
-    full("kimi", "kimi-k2-cut", 0.85),
-]
-CASES = [*BOTH, *DEATHS, *SPECULATION, *SETTINGS, *MEMORY, *MEMORY_BOTH, *PEAKS, *LATENT]
+CASES = [*BOTH, *DEATHS, *SPECULATION, *SETTINGS, *MEMORY, *MEMORY_BOTH, *PEAKS]

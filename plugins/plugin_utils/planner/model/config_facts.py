@@ -153,6 +153,7 @@ def _linear(config: Config, layers: int) -> Linear:
             "Write the profile's facts by hand."
         )
     what = "linear attention"
+    stored = config.of.entry.get("modules", {}).get("linear", {}).values()
     path, named = config.figure("state_dtype")
     if named is not None and str(named) not in _STATE_BYTES:
         raise config.wrong(path, named, f"one of {', '.join(_STATE_BYTES)}")
@@ -166,6 +167,7 @@ def _linear(config: Config, layers: int) -> Linear:
         conv=config.count("conv") or 4,
         state_bytes=_STATE_BYTES[str(named or "float32")],
         gate_rank=config.count("gate_rank"),
+        interleaved=kind == "gdn" and any({"qkv", "z"} <= set(parts) for parts in stored),
     )
 
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
+from .activations import VLLM_REQUESTS, Sampled, prefill_chunk, profile_run
 from .model import Facts, Format, Nvfp4Layout, Parallelism, gpu_bytes, kv_bytes, scale_bytes, state_bytes
-from .vllm_cache import BLOCK, MLA_BLOCK, Kind, Layout
+from .vllm_cache import BLOCK, Kind, Layout
 
 SGLANG_KNOB = "mem_fraction_static"
 VLLM_KNOB = "gpu_memory_utilization"
-VLLM_REQUESTS = 256  # vLLM 0.26.0 engine/arg_utils.py, get_batch_defaults, where NVML tells no memory, as on a Spark
 # SGLang 0.5.12 server_args.py: share of sliding-window tokens (swa_full_tokens_ratio), state against cache
 # (mamba_full_memory_ratio); model_runner_kv_cache_mixin.py: slots per running request, _calculate_mamba_ratio.
 WINDOW_SHARE = 0.8
@@ -211,50 +211,6 @@ def slots_per_request(settings: t.Mapping[str, t.Any], speculative: bool) -> int
     return SLOTS + SLOTS_EXTRA_BUFFER
 
 
-def _activations(facts: Facts, tokens: int, copies: float) -> float:
-    """GiB of one prefill chunk: hidden states, and the routed experts' buffers."""
-    return tokens * facts.hidden_size * 2 * copies / GIB + _routed(facts, tokens)
-
-
-def _routed(facts: Facts, tokens: int) -> float:
-    """GiB of the routed experts' inputs and outputs of one prefill chunk."""
-    if facts.moe is None:
-        return 0.0
-    width = facts.moe.latent or facts.hidden_size
-    inner = facts.moe.intermediate * (3 if facts.moe.gated else 2)
-    return tokens * facts.moe.top_k * (width + inner) * 2 / GIB
-
-
-def _sampled(facts: Facts, tokens: int, settings: t.Mapping[str, t.Any], assumed: Assumed) -> float:
-    """GiB when vLLM's profile run samples: as many requests as may run at once, beside the experts' buffers, which it keeps.
-
-    vLLM 0.26.0 v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run. Every rank has the whole vocabulary.
-    """
-    if facts.diffusion:  # `Sampler`
-        return 0.0
-    requests = min(int(settings.get("max_running_requests") or VLLM_REQUESTS), tokens)
-    size = assumed.sampled_drafts if settings.get("speculative_algorithm") else assumed.sampled
-    return _routed(facts, tokens) + requests * facts.vocab_size * size / GIB
-
-
-def _latent(facts: Facts, tokens: int, parallelism: Parallelism, settings: t.Mapping[str, t.Any]) -> float:
-    """GiB when vLLM's profile run is in a layer of latent attention: a context of up to 64 Ki tokens with its keys and values for all heads.
-
-    vLLM 0.17.1 to 0.33.0 model_executor/layers/attention/mla_attention.py, forward_impl and determine_chunked_prefill_workspace_size.
-    Beside it are the batch's queries and outputs, its hidden states and residual, and the experts' buffers of the layer before.
-    """
-    if facts.mla is None:
-        return 0.0
-    requests = int(settings.get("max_running_requests") or VLLM_REQUESTS)
-    page = int(settings.get("page_size") or MLA_BLOCK)
-    length = int(settings.get("context_length") or facts.native_context)
-    rows = max(min(max(8 * length, 4 * requests * page), 2**16), requests * page)
-    mla, heads = facts.mla, facts.mla.heads / parallelism.tp
-    context = rows * heads * (mla.nope_dim + mla.v_dim)
-    batch = tokens * (heads * (mla.nope_dim + mla.rope_dim + mla.v_dim) + 2 * facts.hidden_size)
-    return _routed(facts, tokens) + (context + batch) * 2 / GIB
-
-
 def _sampler(facts: Facts, requests: t.Any, by: Canvases) -> Sampler | None:
     """Return the canvas sampler. Every rank has the whole vocabulary. requests: concurrent ones; one if not set."""
     if facts.diffusion is None:
@@ -302,10 +258,10 @@ def demand(
     if chunk <= 0:  # SGLang: -1 disables chunking, so a prompt is one chunk
         length = settings.get("context_length")
         chunk = length if isinstance(length, int) else facts.native_context
-    activations = _activations(facts, chunk, assumed.activation_copies)
     if engine == "vllm":
-        latent = _latent(facts, chunk, parallelism, settings)
-        activations = max(activations, latent, _sampled(facts, chunk, settings, assumed))
+        activations = profile_run(facts, chunk, parallelism, settings, Sampled(assumed.sampled, assumed.sampled_drafts))
+    else:
+        activations = prefill_chunk(facts, chunk, assumed.activation_copies)
     if engine == "vllm" and facts.vision and not text_only:
         # v1/worker/gpu_model_runner.py, profile_run, and multimodal/encoder_budget.py: as many of the largest pictures as fit into a
         # batch go through the tower, and their output is kept.

@@ -99,6 +99,7 @@ class Mla:
 class Linear:
     """Layers with a state instead of a cache: mamba2 (key = group and state size), gdn (gated delta net), kda (Kimi's).
 
+    interleaved: gdn's queries, keys, values and gate are one matrix, head by head, and are copied apart.
     gate_rank: kda's decay and output gate are each a product of two matrices of this rank; None: each is one full matrix.
     """
 
@@ -111,6 +112,7 @@ class Linear:
     conv: int = 4
     state_bytes: int = 4
     gate_rank: int | None = None
+    interleaved: bool = False
 
     @property
     def inner(self) -> int:

@@ -14,6 +14,8 @@ import typing as t
 
 import pytest
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import metrics
 from ansible_collections.dgxspark.cluster.tests.engines import compare, vllm_cases
 from ansible_collections.dgxspark.cluster.tests.engines.cases import CASES
 from ansible_collections.dgxspark.cluster.tests.engines.groups import planned
@@ -73,9 +75,7 @@ MEASURED_VLLM = [name for name, told in SAID["cases"].items() if "figures" in to
 OFF = {"mem-deepseek": 0.02, "mem-gpt-oss": 0.15, "vllm-mem-gpt-oss": 0.05, "vllm-mem-gpt-oss-spark": 0.05}
 # Peaks of a run that the plan has by more than a tenth wrong.
 PEAKS_OFF = {
-    "vllm-mem-next-mtp-few": "8192 tokens of this attention and these experts take more than eight copies of their hidden states",
     "vllm-mem-gpt-oss": "its experts' kernels on this GPU keep no buffers while a run samples",
-    "vllm-mem-next-mtp-spark": "the drafter's own buffers",
     "vllm-mem-qwen3-8b": "Model Runner V2 samples with less",
     "vllm-mem-tp2-qwen3-8b": "the same",
 }
@@ -126,6 +126,47 @@ def test_before_0_5_14_the_head_s_cache_comes_out_of_the_reserve(own_memory: lis
     # What is left of the head: its embeddings and output are the target's, once it is loaded.
     weights = said["weights"][1] - 2 * 151936 * 2048 * 2 / 2**30
     assert memory["draft_gib"] == pytest.approx(weights + said["kv"][1], rel=0.01)
+
+
+DRAFTED = [name for name, told in SAID["cases"].items() if "drafted" in told]
+
+
+@pytest.mark.parametrize("name", DRAFTED)
+def test_a_trained_head_changes_no_answer_and_drafts_as_many_tokens_as_the_plan_says(name: str) -> None:
+    told, entries = SAID["cases"][name]["drafted"], knowledge.load("metrics")
+    assert (told["asked"], told["wrong"]) == (102, {})
+    made, engine = plan(name)["speculation"], KNOWN[name].engine[0]
+    counted = metrics.acceptance([told["metrics"]], entries[engine])
+    assert (counted is None) == (not made)
+    if counted is None:
+        assert metrics.acceptance_of_log(told["log"], entries) is None
+        return
+    assert counted.length
+    assert 0.75 * made["tokens"] <= counted.length <= made["tokens"]
+    assert counted.rate == pytest.approx((counted.length - 1) / (made["tokens"] - 1), abs=0.01)
+
+
+@pytest.mark.parametrize("name", [name for name in DRAFTED if SAID["cases"][name]["drafted"]["log"]])
+def test_an_engine_s_metrics_and_its_log_tell_the_same_acceptance(name: str) -> None:
+    """SGLang's gauges are its last line's. vLLM counts; in its log are those drafts that were made before its last line."""
+    told, entries = SAID["cases"][name]["drafted"], knowledge.load("metrics")
+    engine = KNOWN[name].engine[0]
+    counted = metrics.acceptance([told["metrics"]], entries[engine])
+    if engine == "sglang":
+        logged = metrics.acceptance_of_log(told["log"].splitlines()[-1], entries)
+        assert counted and logged
+        assert (counted.length, counted.rate) == pytest.approx((logged.length, logged.rate), abs=0.01)
+        return
+    first, last = ({key: sum(values) for key, values in metrics.values_of(text).items()} for text in told["metrics"])
+    drafts, tokens = (
+        last[each] - first[each] for each in (f"vllm:spec_decode_num_{key}_total" for key in ("drafts", "draft_tokens"))
+    )
+    assert tokens == drafts * (plan(name)["speculation"]["tokens"] - 1)
+    logged = metrics.acceptance_of_log(told["log"], entries)
+    assert counted and logged
+    assert logged.length
+    assert logged.rate == pytest.approx((logged.length - 1) / (plan(name)["speculation"]["tokens"] - 1), abs=0.01)
+    assert logged.length == pytest.approx(counted.length, rel=0.1)
 
 
 def adjusted(name: str) -> bool:
