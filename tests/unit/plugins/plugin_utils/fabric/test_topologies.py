@@ -160,7 +160,7 @@ def test_a_schema_lists_the_topologies(file: str, key: str) -> None:
     value = json.loads((ROOT / file).read_text(encoding="utf-8"))
     for part in key.split("."):
         value = value[part]
-    assert sorted(value) == sorted(LISTED[file, key]), f"{file}: {key}: list those of fabric/topologies.py"
+    assert sorted(value) == sorted(LISTED[file, key]), f"{file}: {key} lacks some of fabric/topologies.py: run python tools/topologies.py"
 
 
 def test_the_guide_has_a_row_for_each_topology() -> None:
@@ -168,7 +168,7 @@ def test_the_guide_has_a_row_for_each_topology() -> None:
     for each in TOPOLOGIES.values():
         hosts = f"{each.least}" + ("" if each.least == each.most else " and more")
         row = f"* - ``{each.name}`` - {hosts} - {each.joins} "
-        assert row in " ".join(guide.split()), f"guide_fabric.rst, Topologies: write the row {row}"
+        assert row in " ".join(guide.split()), f"guide_fabric.rst has no row {row}: run python tools/topologies.py"
 
 
 @pytest.mark.parametrize("hosts", range(2, 9))
@@ -180,4 +180,4 @@ def test_every_shipped_band_and_class_names_known_topologies() -> None:
     for entry in knowledge.load("bands").values():
         assert set(entry["topologies"]) <= set(WITH_PORTS)
     for entry in knowledge.load("hardware").values():
-        assert set(entry["default_ports"]) == set(WITH_PORTS), entry["origin"]
+        assert set(entry["default_ports"]) == set(WITH_PORTS), f"{entry['origin']}: default_ports"
