@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
         wanted = BenchRequest(args["url"], key_file=bench_pod.key_file(served), place="pod", **given)
         what = known.load(args["knowledge_dirs"])
         works(wanted, what)  # fails here if a workload is unknown, before a pod asks for it
-        document, run = bench_pod.asked(wanted, what), secrets.token_hex(4)
+        document, run = bench_pod.program_input(wanted, what), secrets.token_hex(4)
         needs, pod = bench_pod.objects(served, document, args["host"], args["kubernetes"], args["timeout"], run)
         if self._task.check_mode:
             return {"skipped": True, "msg": "Check mode creates no pod and sends no requests."}

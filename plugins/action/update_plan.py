@@ -46,4 +46,4 @@ class ActionModule(ControllerAction):
             canary=args["canary"] or None,
             restarts=args["restarts"],
         )
-        return {**to_plain(made), "lines": update.told(made)}
+        return {**to_plain(made), "lines": update.plan_lines(made)}

@@ -121,7 +121,7 @@ def recorded(path: str) -> dict[str, t.Any] | None:
 def _damaged(path: str) -> CollectionError:
     return CollectionError(
         f"{path}: this record of what was changed on the node is damaged, so nothing was changed, and everything was kept. "
-        "Look at what is beside it, put that right by hand, then remove the record and run again."
+        "Check the files next to it, correct them by hand, then remove the record and run again."
     )
 
 

@@ -323,7 +323,7 @@ def _brief(text: t.Any, other: t.Any) -> t.Any:
     return f"{text.count(chr(10))} lines, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def told(changes: t.Sequence[Change]) -> dict[str, t.Any]:
+def change_result(changes: t.Sequence[Change]) -> dict[str, t.Any]:
     """Return a module's answer about its changes: changed, the changes in plain form, and Ansible's diff of them.
 
     The diff says of a long text that comes or goes how long it is: nobody reads a whole program there.

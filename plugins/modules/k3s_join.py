@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: k3s_join
-short_description: Ask a K3s cluster that is there already whether nodes can join it, or take one out
+short_description: Ask an existing K3s cluster whether nodes can join it, or remove one from it
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:

@@ -113,8 +113,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.service impor
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Change,
     CollectionError,
+    change_result,
     from_plain,
-    told,
 )
 
 WANTED: tuple[str, ...] = ("role", "version", "file", "sha256", "sums", "images", "config", "registries", "token")
@@ -191,7 +191,7 @@ def main() -> None:
         changes = present(module) if module.params["state"] == "present" else absent(module)
     except CollectionError as exc:
         module.fail_json(msg=str(exc), changes=[])
-    module.exit_json(**told(changes))
+    module.exit_json(**change_result(changes))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.dgxspark.cluster.plugins.module_utils import unit_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, told
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, change_result
 
 RECORD = "/var/lib/dgxspark/memory_guard.json"
 PROGRAM = "/usr/bin/earlyoom"
@@ -91,7 +91,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
     ours = bool(node.ours.get("package") or given["package_ours"])
     wanted = None if given["state"] == "absent" else unit_files.wanted(given, given["adjust"])
     changes = node.settle(wanted, module.check_mode, {"package": ours}, keep_running=[EARLYOOM])
-    return {**told(changes), "earlyoom": node.installed(PROGRAM), "package_ours": ours}
+    return {**change_result(changes), "earlyoom": node.installed(PROGRAM), "package_ours": ours}
 
 
 def main() -> None:

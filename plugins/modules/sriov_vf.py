@@ -120,7 +120,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.facts import read
 from ansible_collections.dgxspark.cluster.plugins.module_utils.oserrors import reason
 from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.fabric import restore
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain, told
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 
 ARGUMENTS: dict[str, t.Any] = {
     "functions": {"type": "list", "elements": "dict", "default": []},
@@ -202,7 +202,7 @@ def work(
         if changes:
             node = gather(module)
             vfs.refuse([vfs.left(change) for change in differences(node)])
-    return {**told(changes), "roce": to_plain(node)}
+    return {**values.change_result(changes), "roce": to_plain(node)}
 
 
 def main() -> None:

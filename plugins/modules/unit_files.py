@@ -78,7 +78,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils import unit_files
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import module_runner
 from ansible_collections.dgxspark.cluster.plugins.module_utils.programs.files import temporary
 from ansible_collections.dgxspark.cluster.plugins.module_utils.unit_files import UnitFiles
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, told
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, change_result
 
 RECORDS = "/var/lib/dgxspark"
 ARGUMENTS: dict[str, t.Any] = {
@@ -104,7 +104,7 @@ def run(module: t.Any) -> dict[str, t.Any]:
         if path not in output:  # a program that was stopped may have left it half written
             node_files.remove(path)
             node_files.remove(temporary(path))
-    return told(changes)
+    return change_result(changes)
 
 
 def main() -> None:

@@ -24,9 +24,9 @@ _SSH = re.compile(r"^Failed to connect to the host via ssh: (?:ssh: )?connect to
 _TRIES = {
     "timed out": "Is it on, and is this its address?",
     "No route": "Is it on, and is this its address?",
-    "refused": "It answers, but runs no ssh server there.",
-    "Permission denied": "It lets nobody in with this name and key: `-u NAME` names its user; `ssh-copy-id NAME@ADDRESS` brings your key.",
-    "resolve": "Its name has no address here: put one into the inventory (ansible_host).",
+    "refused": "It answers, but runs no ssh server on that port.",
+    "Permission denied": "It refuses this user or key: name its user with `-u NAME`, or install your key with `ssh-copy-id NAME@ADDRESS`.",
+    "resolve": "Its name cannot be resolved here: set its address in the inventory (ansible_host).",
     "Host key verification": "Its key is not known here, or has changed: `ssh ADDRESS` shows it.",
 }
 _ROLE = re.compile(r"^[\w.]+ : ")

@@ -23,7 +23,7 @@ _WHY = {
     "link.speed": "The cable or the switch port supports less, or they negotiated less.",
     "link.address": "It was added by hand, or a configuration was copied from another node.",
     "link.route": "Somebody, or a program that manages routes, deleted it.",
-    "link.mtu": "It was changed since: a pod returned the VF, a firmware update reset it, or somebody changed it.",
+    "link.mtu": "It was changed since: a pod returned the VF, a firmware update reset it, or it was changed by hand.",
     "vf.stranded": "A pod was force-deleted, and its dead network namespace kept the VF.",
     "vf.unbound": "Its driver was unbound, or failed.",
     "vf.mac": "It was recreated without the settings, for example by another tool.",

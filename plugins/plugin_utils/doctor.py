@@ -209,7 +209,7 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
                 "warning",
                 name,
                 f"a run is changing its fabric right now, or was cut off a moment ago ({node.changing or 'an unconfirmed change'}).",
-                "A change of netplan's files that nobody confirms is rolled back by the node itself.",
+                "The node itself rolls back a change of netplan's files that is not confirmed.",
                 "Wait for that run to end, or two minutes; then look again.",
             )
             continue

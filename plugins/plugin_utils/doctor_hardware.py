@@ -144,7 +144,7 @@ def clock_limits(state: SiteState) -> t.Iterator[Diagnosis]:
             yield Diagnosis("gpu.limit-inactive", "warning", name, message, why_limit, remedy)
         elif above:
             message = f"the GPU runs at {above[0]:.0f} MHz, above its limit of {limit.mhz} MHz."
-            cause = "The driver was reloaded, or somebody lifted the limit (nvidia-smi -rgc). " + why_limit
+            cause = "The driver was reloaded, or the limit was lifted (nvidia-smi -rgc). " + why_limit
             yield Diagnosis(
                 "gpu.limit-lifted", "warning", name, message, cause, "systemctl restart dgxspark-gpu-clock on the node."
             )

@@ -249,8 +249,8 @@ def plan(
             ahead = [host for host, each in machines.items() if _ahead(each.installed.get(name), good)]
             if ahead:
                 notes.append(
-                    f"{name} stays: {', '.join(ahead)} has a newer one than the newest good one for all ({good}). State the version "
-                    "to go back to it."
+                    f"{name} stays: {', '.join(ahead)} has a newer one than the newest good one for all ({good}). Name that version "
+                    "to downgrade to it."
                 )
                 continue
             version = good
@@ -331,7 +331,7 @@ def _back(before: t.Mapping[str, str | None], wanted: Versions, kernel: str | No
         yield f"on {host}, what was not there before: sudo apt-get remove {shlex.join(new)}"
 
 
-def told(update: Update) -> list[str]:
+def plan_lines(update: Update) -> list[str]:
     """Return the plan in lines for a terminal."""
     lines = [f"refused: {text}" for text in update.refusals] + [f"note: {text}" for text in update.notes]
     if not update.turns and not update.refusals:

@@ -50,5 +50,5 @@ def test_an_image_says_what_the_shipped_table_says(engine: str, version: str, tm
     written = knowledge.load("images", [str(owner)])[f"own-registry.example-{engine}-{version}"].get("patches", {})
     # An image reports on every patch for a package that it has: one for other releases is `drifted`, as if the image lacked
     # what it never needs. The entry has only those for this release.
-    mine = [patch for patch in concerned(load_patches(), engine, version) if patch.told["package"]["name"] == engine]
+    mine = [patch for patch in concerned(load_patches(), engine, version) if patch.plain["package"]["name"] == engine]
     assert written == {patch.id: said.patches[patch.id] for patch in mine}

@@ -46,10 +46,10 @@ def cases() -> list[t.Any]:
         own = [version for version in tables.VERSIONS[engine] if matches(version, versions)]
         assert own, patch.id
         wheel = engine
-        if patch.told["package"]["name"] == "nvidia-cutlass-dsl":
+        if patch.plain["package"]["name"] == "nvidia-cutlass-dsl":
             wheel, own = CUTLASS_WHEEL, sorted({CUTLASS[version] for version in own})
         for version in own:
-            assert matches(version, patch.told["package"]["versions"]), f"{patch.id}: {version}"
+            assert matches(version, patch.plain["package"]["versions"]), f"{patch.id}: {version}"
             often = (wheel, version) in IN_EVERY_RUN
             marks = () if often else pytest.mark.long
             found.append(pytest.param(patch.id, wheel, version, id=f"{patch.id}-{version}", marks=marks))
@@ -66,7 +66,7 @@ def folder(wheel: str, version: str) -> pathlib.Path:
 
 def copied(name: str, wheel: str, version: str, site: pathlib.Path) -> tuple[applier.Patch, pathlib.Path]:
     """Copy the patch's file into a site-packages of its own; return the patch and the copy."""
-    (patch,) = applier.from_plain([SHIPPED[name].told])
+    (patch,) = applier.from_plain([SHIPPED[name].plain])
     path = site / patch.file
     path.parent.mkdir(parents=True)
     shutil.copyfile(folder(wheel, version) / patch.file, path)
@@ -305,7 +305,7 @@ def test_where_upstream_has_seen_to_it_nothing_is_done(
     name: str, wheel: str, version: str, tmp_path: pathlib.Path
 ) -> None:
     """A version beyond the range, as an image may have it: not a drift, and not touched."""
-    (patch,) = applier.from_plain([SHIPPED[name].told])
+    (patch,) = applier.from_plain([SHIPPED[name].plain])
     for file in (patch.file, *patch.moved):
         came = folder(wheel, version) / file
         if came.is_file():

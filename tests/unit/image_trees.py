@@ -61,7 +61,7 @@ def about(name: str, version: str, *requires: str) -> dict[str, str]:
 
 def run(site: str | pathlib.Path, programs: pathlib.Path) -> subprocess.CompletedProcess[str]:
     """Run the program of a pod on a tree (or several, separated by colons), as the pod does: its files in one folder."""
-    lay(programs, {**inspect.sources(), inspect.ASKED: inspect.asked()})
+    lay(programs, {**inspect.sources(), inspect.ASKED: inspect.reader_input()})
     return subprocess.run(
         [sys.executable, "-S", str(programs / "reader.py"), str(programs / inspect.ASKED)],
         env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},

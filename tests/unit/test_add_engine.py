@@ -54,9 +54,9 @@ def test_a_setting_of_ours_that_cannot_be_said_any_more_is_told() -> None:
 
 def test_patches_are_tried_on_the_new_files(tmp_path: pathlib.Path) -> None:
     (patch,) = (each for each in decisions.load_patches() if each.id == "vllm-wna16-ep")
-    place = tmp_path / patch.told["file"]
+    place = tmp_path / patch.plain["file"]
     place.parent.mkdir(parents=True)
-    (code,) = (edit["expect"] for edit in patch.told["edits"])
+    (code,) = (edit["expect"] for edit in patch.plain["edits"])
     depth = range(0, len(code) - len(code.lstrip()), 4)
     opened = "".join(f"{' ' * at}{'if True' if at else 'def load()'}:\n" for at in depth)
     place.write_text(opened + code, encoding="utf-8")

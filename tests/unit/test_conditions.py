@@ -83,7 +83,7 @@ ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "
         ),
         (
             "roles/spark_update/tasks/change.yml",
-            "Drain it of its ranks",
+            "Drain it",
             {"spark_update_kubernetes": True, "__spark_update_turn": {"install": [], "restart": True}},
             [{"spark_update_kubernetes": False}, {"__spark_update_turn": {"install": [], "restart": False}}],
         ),

@@ -72,11 +72,11 @@ def of_settings(before: Table, after: Table) -> Iterator[str]:
 def of_patches(engine: str, version: str, folder: Path) -> Iterator[str]:
     """Yield start-up patches whose range is wrong for this version's own files. folder: the unpacked wheel."""
     for patch in load_patches():
-        if patch.told["package"]["name"] != engine:
+        if patch.plain["package"]["name"] != engine:
             continue
         ours = matches(version, patch.engines[engine])
         try:
-            ((outcome,), _texts) = applier.prepare(applier.from_plain([patch.told]), folder)
+            ((outcome,), _texts) = applier.prepare(applier.from_plain([patch.plain]), folder)
             state = str(outcome.state)
         except applier.PatchError:
             state = "drifted"

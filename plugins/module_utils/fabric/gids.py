@@ -118,7 +118,7 @@ def _judge_vf(function: Function, plan: PlannedFunction, planned: PlannedVf) -> 
         return _finding(
             "vf-stranded",
             at,
-            f"the VF is stranded in the network namespace {vf.place.netns}, in which no process runs.",
+            f"the VF is stranded in the network namespace {vf.place.netns}, which has no processes.",
             "Free it with sriov_roce_reset_stranded: true.",
         )
     if vf.netdev is None:

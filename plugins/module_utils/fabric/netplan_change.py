@@ -382,7 +382,7 @@ def _patient(host: Host, run: Run, request: Request, outcome: Outcome) -> Reques
             longer = replace(request, timeout=request.timeout + DOWN_S)
             outcome.warnings.append(
                 f"`netplan apply` takes {name}, over which this run reaches the node, down for up to {DOWN_S} s, because of the "
-                f"{claim}. The node goes back after {longer.timeout:g} s instead of {request.timeout:g} s."
+                f"{claim}. The node rolls back after {longer.timeout:g} s instead of {request.timeout:g} s."
             )
             return longer
     return request

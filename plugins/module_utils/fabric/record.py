@@ -14,7 +14,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Fin
 JOURNAL = "/var/lib/dgxspark/fabric-before.json"
 CONFIG = "/etc/dgxspark/fabric.json"  # what the functions have now
 MISSING = "missing"
-_THEN = "What the kernel gives a function by itself then counts as its state before: no VFs, MTU 1500, its sysctls' defaults, down."
+_THEN = "The kernel's defaults then count as a function's previous state: no VFs, MTU 1500, default sysctls, link down."
 
 
 def read(path: str, system_root: str = "") -> t.Mapping[str, t.Any] | None:
@@ -40,8 +40,8 @@ def finding(what: str | None) -> list[Finding]:
     if what is None:
         return []
     if what == MISSING:
-        message = "the record of what the node had before the first change is missing."
+        message = "the record of the node's state before the first change is missing."
         return [Finding("sriov.record-missing", "warning", JOURNAL, message, _THEN)]
-    message = f"the record of what the node had before the first change is damaged ({what})."
+    message = f"the record of the node's state before the first change is damaged ({what})."
     remedy = f"Put a copy of it back, or move it away (`mv {JOURNAL} /root/`), and run again. {_THEN}"
     return [Finding("sriov.record-damaged", "error", JOURNAL, message, remedy)]

@@ -206,7 +206,7 @@ class Sriov:
             return
         if beside := self._beside(netns):
             self.notes.append(
-                f"{netns} is kept, because it also holds {', '.join(beside)}. If nobody needs that: `ip netns delete {path.name}`."
+                f"{netns} is kept, because it also holds {', '.join(beside)}. If it is not needed: `ip netns delete {path.name}`."
             )
         else:
             self._command("ip", "netns", "delete", path.name)
@@ -255,8 +255,8 @@ class Sriov:
         for key in sorted({change.what for change in changes} & set(vfs.ARP)):
             if places := sysctl_files.setting(key, vfs.ARP[key], self.root):
                 self.notes.append(
-                    f"{key} was set for the fabric's interfaces, but {' and '.join(places)} sets it otherwise, which counts again "
-                    "whenever somebody runs `sysctl --system`. Leave the fabric's interfaces out there."
+                    f"{key} was set for the fabric's interfaces, but {' and '.join(places)} sets another value, which "
+                    "applies again with every `sysctl --system`. Exclude the fabric's interfaces there."
                 )
 
     def absent(self, node: Node, before: vfs.Document) -> None:

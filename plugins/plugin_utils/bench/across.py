@@ -53,10 +53,10 @@ _NOT_KNOWN = (
     "that does not know them needs other questions: the workload `known` in your knowledge folder."
 )
 _NOT_TOLD = (
-    "If these requests failed, fix that first. Otherwise see what the model answers to a question that asks for one word: a sound one that "
+    "If these requests failed, fix that first. Otherwise look at the model's answer to a question that asks for one word: a sound model that "
     "thinks for longer needs more max_tokens of the workload `known` in your knowledge folder (mode quick has its own: run mode full)."
 )
-_ONLY_BEGUN = "Run mode full, which lets the model come to its answers."
+_ONLY_BEGUN = "Run mode full, which gives the model enough tokens to answer."
 
 
 @dataclass(frozen=True, slots=True)

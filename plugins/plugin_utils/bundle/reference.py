@@ -29,7 +29,7 @@ class Reference:
         return f"{self.registry}/{self.repository}:{self.tag}"
 
     @property
-    def asked(self) -> str:
+    def tag_or_digest(self) -> str:
         """What to request from a registry: a digest takes precedence over a tag."""
         return self.digest or self.tag
 

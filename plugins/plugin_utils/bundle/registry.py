@@ -70,7 +70,7 @@ class Registry:
 
     def image(self, wanted: Reference, arch: str) -> Image:
         """Return an image's parts for an architecture. CollectionError if it has none for it, or does not match its digest."""
-        kind, data = self._manifest(wanted, wanted.asked)
+        kind, data = self._manifest(wanted, wanted.tag_or_digest)
         digest = _digest(data)
         top, small = _json(data, wanted.name), {digest: data}
         if "manifests" in top:
@@ -170,7 +170,7 @@ class Registry:
                 raise
             # A token is valid for some minutes, and a large image takes longer: get a new one once.
             self._passes.pop(wanted.repository, None)
-            self._manifest(wanted, wanted.asked)
+            self._manifest(wanted, wanted.tag_or_digest)
             transfer.download(self.asked, url, path, sha256, self._pass(wanted))
 
     def _pass(self, wanted: Reference) -> dict[str, str]:

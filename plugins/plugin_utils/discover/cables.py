@@ -118,7 +118,7 @@ def layout(hosts: t.Sequence[str], found: t.Sequence[Wire]) -> Layout:
             "none",
             "error",
             ", ".join(lonely),
-            "no other host was heard on any of its ports, and no other host heard it.",
+            "no frame of another host arrived on any of its ports, and none of its frames arrived at another host.",
             "Check that its cable is plugged in at both ends, that the ports are up, and that they are in one VLAN. If the nodes "
             "are slow to start, listen longer: -e dgxspark_discover_window=30.",
         )

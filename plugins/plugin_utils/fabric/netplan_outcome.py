@@ -32,7 +32,7 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
         )
     if outcome == "restarted":
         return _failure(
-            "The node restarted before the change was confirmed (a power cut, a reset, or somebody rebooted it), and went back to its "
+            "The node restarted before the change was confirmed (a power cut, a reset, or a manual reboot), and rolled back to its "
             f"old configuration. See `journalctl -b -1 -e` for why, then run again. What would have changed: {message}"
         )
     if outcome == "too_slow":

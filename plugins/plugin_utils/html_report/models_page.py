@@ -16,10 +16,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.models_text 
     FREE,
     coming,
     command,
+    describe,
     gib,
     needs,
     parts,
-    told,
 )
 
 _WIDTH, _BAR, _EDGE = 720.0, 18.0, 3.0
@@ -59,7 +59,7 @@ def page(picture: Picture) -> str:
             "first": fits[0] if fits else None,
         }
         words: dict[str, t.Callable[..., t.Any]] = {
-            "told": told,
+            "describe": describe,
             "needs": needs,
             "command": command,
             "state": _STATES.__getitem__,

@@ -303,7 +303,7 @@ def cluster_findings(
         return [Finding("k3s.no-group", "error", name, "it is neither a server nor an agent.", "Put it in one group.")]
     if not servers and not joins:
         remedy = (
-            "Put one Spark, or another machine, in the group of servers (k3s_server_group). To join a K3s that is there already, "
+            "Put one Spark, or another machine, in the group of servers (k3s_server_group). To join an existing K3s, "
             "set k3s_url and k3s_token_file."
         )
         return [Finding("k3s.no-server", "error", "inventory", "no host is a K3s server.", remedy)]

@@ -54,7 +54,7 @@ def sources() -> dict[str, str]:
     return tree_of(in_pod, in_pod.PROGRAM)
 
 
-def asked(wanted: BenchRequest, known: Known) -> str:
+def program_input(wanted: BenchRequest, known: Known) -> str:
     """Return the program's input as JSON. The file paths of knowledge entries stay on the controller."""
     told = {
         kind: {name: {key: value for key, value in entry.items() if key != "origin"} for name, entry in entries.items()}

@@ -44,9 +44,9 @@ def sources() -> dict[str, str]:
     return {f"{program.__name__.rpartition('.')[2]}.py": source_of(program) for program in programs}
 
 
-def asked(overlays: t.Sequence[str] = ()) -> str:
+def reader_input(overlays: t.Sequence[str] = ()) -> str:
     """Return the reader's input as JSON: the patches to look for, and the model whose defaults the parser reports."""
-    patches_ = [patch.told for patch in load_patches(overlays)]
+    patches_ = [patch.plain for patch in load_patches(overlays)]
     return json.dumps({"patches": patches_, "probe": knowledge.get("probes", "dense")["config"]})
 
 
@@ -65,7 +65,7 @@ def objects(
         container="inspect",
         image=named,
         command=("python3", f"{pod.PROGRAMS}/reader.py", f"{pod.PROGRAMS}/{ASKED}"),
-        files={**sources(), ASKED: asked(overlays)},
+        files={**sources(), ASKED: reader_input(overlays)},
         labels=labels() | {COMPONENT_LABEL: "image-inspect", INSPECT: name},
         host=host,
         timeout_s=timeout_s,

@@ -38,7 +38,7 @@ def coming(spark: Spark) -> str:
     return f"still to come: {names}; room for another {gib(spark.room_gib)}"
 
 
-def told(served: Served) -> str:
+def describe(served: Served) -> str:
     """Describe an instance: its state, and what it holds."""
     ready = sum(rank.ready for rank in served.ranks)
     vfs = sorted({vf for rank in served.ranks for vf in rank.vfs or ()})
@@ -72,7 +72,7 @@ def lines(picture: Picture) -> list[str]:
     names = list(dict.fromkeys(each.name for each in picture.instances))
     signs = {name: SIGNS[number % len(SIGNS)] for number, name in enumerate(names)} | {OTHER: "o", FREE: "."}
     made = ["What is served" + (f", as if {picture.without} were stopped" if picture.without else "")]
-    made += [f"  {signs[each.name]} {each.name}: {told(each)}" for each in picture.instances] or ["  nothing"]
+    made += [f"  {signs[each.name]} {each.name}: {describe(each)}" for each in picture.instances] or ["  nothing"]
     made += ["", "Sparks"]
     for spark in picture.sparks:
         made += [f"  {line}" for line in _spark(spark, signs)]

@@ -44,7 +44,7 @@ def measured(
         return {"reason": "; ".join(refused)}
     if lost := [host for host, done in _ended(ranks) if done.get("msg") == LOST]:
         return {
-            "reason": f"{', '.join(lost)}: the file of the rank's job (in ~/.ansible_async) is gone, so nobody knows what it did. Run it again."
+            "reason": f"{', '.join(lost)}: the file of the rank's job (in ~/.ansible_async) is gone, so its result is unknown. Run it again."
         }
     output = str(next(_ended(ranks))[1].get("stdout") or "")
     _rows, end = bandwidth.parse(output)

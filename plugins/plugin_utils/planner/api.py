@@ -32,7 +32,7 @@ from .authoring.new_profile import Made as NewProfile
 from .inspection.engine_table import entry as engine_entry
 from .inspection.inspected import document as read_image_report
 from .inspection.inspected import entries as image_entries
-from .inspection.inspected import told as image_summary
+from .inspection.inspected import summary as image_summary
 from .judgement.cluster import ANYWHERE, Cluster, Machines, Start
 from .judgement.document import described as rule_facts
 from .judgement.document import schema as rule_facts_schema

@@ -25,7 +25,7 @@ MANY = 8  # requests at once of a group, the most that is estimated
 
 @dataclass(frozen=True)
 class Division:
-    """So many groups of so many Sparks. speeds: of one group, by requests at once. refused: why it is none."""
+    """A number of groups of a number of Sparks. speeds: of one group, by requests at once. refused: why it is none."""
 
     groups: int
     sparks: int
@@ -63,7 +63,7 @@ def members(hosts: t.Sequence[str], groups: int) -> list[tuple[str, ...]]:
 
 
 def divisions(sparks: int, plan: Plan) -> list[Division]:
-    """Return all ways to divide so many Sparks, the largest groups first."""
+    """Return all ways to divide a number of Sparks, the largest groups first."""
     return [_division(sparks, groups, plan) for groups in range(1, sparks + 1) if sparks % groups == 0]
 
 
@@ -133,7 +133,7 @@ class Group:
 
 
 def overrides_of(overrides: t.Mapping[str, t.Any], sparks: int) -> Plain:
-    """Return the overrides of a group of so many Sparks, without its instance: tensors are cut over all of them."""
+    """Return the overrides of a group of that many Sparks, without its instance: tensors are cut over all of them."""
     of_group = {key: value for key, value in overrides.items() if key != "instance"}
     return {**of_group, "parallel": {"nodes": sparks, "tp": sparks, **(of_group.get("parallel") or {})}}
 

@@ -142,7 +142,7 @@ def _vf(evidence: Evidence, end: End) -> t.Iterator[Result]:
         yield _not_run(place, evidence.not_on_host(end) or ("it is in a live pod", False))
         return
     if vf.place.state == "stranded":
-        message = f"the VF is stranded in the network namespace {vf.place.netns}, in which no process runs."
+        message = f"the VF is stranded in the network namespace {vf.place.netns}, which has no processes."
         yield _failed(place, "vf.stranded", message, "Free it with sriov_roce_reset_stranded: true.")
         return
     netdev = vf.netdev

@@ -83,8 +83,8 @@ class Damaged(RollbackError):
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
-            f"{path}: {what}. So nothing was restored, and everything was kept. Compare /etc/netplan with your own copies, put it "
-            f"right by hand, then remove {BASE}/pending and run again."
+            f"{path}: {what}. So nothing was restored, and everything was kept. Compare /etc/netplan with your own copies, correct "
+            f"it by hand, then remove {BASE}/pending and run again."
         )
 
 

@@ -124,7 +124,7 @@ def document(log: str) -> Seen:
         ) from exc
 
 
-def told(made: Entries) -> Plain:
+def summary(made: Entries) -> Plain:
     """Return what was read from an image as plain data: `entry`, the `table`'s id or None, `files`."""
     return {
         "entry": made.image,

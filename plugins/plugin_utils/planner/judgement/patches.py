@@ -23,14 +23,14 @@ TOLD = ("id", "title", "why", "package", "file", "moved", "edits")
 
 @dataclass(frozen=True, eq=False)
 class Patch:
-    """One entry with its compiled condition. told: its part of the plan; unless: the image feature that makes it unnecessary.
+    """One entry with its compiled condition. plain: its part of the plan; unless: the image feature that makes it unnecessary.
 
     effect: what changes on a run that succeeds without it, see the schema.
     """
 
     id: str
     origin: str
-    told: knowledge.Entry
+    plain: knowledge.Entry
     engines: t.Mapping[str, str]
     condition: Condition | None
     unless: str | None
@@ -91,7 +91,7 @@ def needed(
         try:
             # If the condition depends on unknown facts, apply the patch: it changes nothing if there is nothing to do.
             if patch.condition is None or patch.condition.holds(facts, unknown) is not False:
-                found.append(patch.told)
+                found.append(patch.plain)
         except ERRORS as exc:
             raise failure(patch.where, exc) from exc
     return tuple(found)

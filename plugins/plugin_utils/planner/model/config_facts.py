@@ -328,12 +328,12 @@ def model_facts(
             if (value := own.count(name)) is not None
         },
         "inferred": [],
-        "unread": [f"{where}: {own.architecture}: not counted: {what}." for what in own.told("uncounted")],
+        "unread": [f"{where}: {own.architecture}: not counted: {what}." for what in own.remarks("uncounted")],
     }
     if "vision" not in of.entry and isinstance(own.data.get("vision_config"), t.Mapping):
         answer["unread"].append(f"{where}: {own.architecture}: not counted: the vision tower (vision_config).")
     if not of.known:
-        strange = own.told("not_plain")
+        strange = own.remarks("not_plain")
         if strange:
             answer["unread"].append(
                 f"{where}: the architecture {own.architecture} is not known here, and it is not a plain transformer: what could not be "

@@ -179,7 +179,7 @@ class Config:
             raise self.wrong(path, value, "true or false")
         return usual if value is None else value
 
-    def told(self, key: str) -> list[str]:
+    def remarks(self, key: str) -> list[str]:
         """Return the family's remarks that apply to this file."""
         return [
             each["what"]

@@ -118,7 +118,7 @@ def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Fi
     stored = (
         f"stored as its name says, {sibling['format'].upper()}, where that profile's is quantised"
         if sibling["format"]
-        else "taken to be stored in BF16, since its name says nothing else"
+        else "taken to be stored in BF16, since its name does not say otherwise"
     )
     text = (
         f"No files of the model were found. Its facts are those of profile {sibling['profile']}, whose model has the same name but for "

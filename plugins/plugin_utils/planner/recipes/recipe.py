@@ -176,7 +176,7 @@ class _Maker:
         self.of_machine = _of_machine(recipes, self.engine)
         self.dialect: Dialect = load_tables(overlays).dialect(self.engine, self.version)
 
-    def told(self, text: str, became: recipe_source.Became, why: str = "") -> None:
+    def record(self, text: str, became: recipe_source.Became, why: str = "") -> None:
         self.lines.append(recipe_source.Line(text, became, why))
 
     def engine_of(self, tables: Tables) -> tuple[str, str]:
@@ -185,7 +185,7 @@ class _Maker:
         A number that no release of the engine can have is the image's own.
         """
         if _open(self.source.image):
-            self.told(
+            self.record(
                 f"image {self.source.image}",
                 "refused",
                 f"{_nothing_sets(_open(self.source.image))[:-1]}, or name one, k8s_dgx_image.",
@@ -211,18 +211,18 @@ class _Maker:
 
     def profile(self) -> Plain:
         """Assemble the profile."""
-        self.told(f"image {self.source.image or '(none)'}", *self.image_said())
+        self.record(f"image {self.source.image or '(none)'}", *self.image_said())
         parser = self.dialect.parser
         alone, given = recipe_flags.read_flags(self.source.words, parser)
         if alone and "model_tag" in parser.table["positionals"]:
             self.model = alone.pop(0) if not unset(alone[0]) or not self.model else self.model
         for word in alone:
-            self.told(word, "refused", f"it is a positional argument, which {parser.engine} does not accept.")
+            self.record(word, "refused", f"it is a positional argument, which {parser.engine} does not accept.")
         kept = recipe_flags.merged(given, parser)
         for one in given:
             if one.text not in kept[one.name].text:
                 shown = f"--{one.name} …" if secret_names.secret(one.name.replace("-", "_")) else one.text
-                self.told(shown, "not used", "it is given again later, and the engine uses the last one.")
+                self.record(shown, "not used", "it is given again later, and the engine uses the last one.")
         if self.source.revision:
             self.put("revision", self.source.revision, f"model_revision: {self.source.revision}", True)
         for one in kept.values():
@@ -279,11 +279,11 @@ class _Maker:
         """Apply one flag."""
         name = one.name.replace("-", "_")
         if secret_names.secret(name) or secrets_in_text.formed(one.text):
-            self.told(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
+            self.record(f"--{one.name} …", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
             return
         missing = _open(one.text) if not isinstance(one.value, dict) or unset(one.text) else ""
         if one.fault or missing:
-            self.told(one.text, "refused", f"{one.fault}." if one.fault else _nothing_sets(missing))
+            self.record(one.text, "refused", f"{one.fault}." if one.fault else _nothing_sets(missing))
             return
         self.put(name, one.value, one.text, one.known)
 
@@ -293,12 +293,12 @@ class _Maker:
         key = own if isinstance(own, str) else own.get(self.engine, name)
         text = f"defaults.{name}: {value}"
         if secret_names.secret(key):
-            self.told(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
+            self.record(f"defaults.{name}", "refused", "a secret: give it by k8s_dgx_api_key or k8s_dgx_hf_token.")
         elif isinstance(value, str) and "{" in value and _LEFT.search(value):
             filled = value.replace("{model_revision}", self.revision).replace("{model}", self.model)
             self.put(key, filled, text, True)
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", key):
-            self.told(text, "refused", "no setting has such a name.")
+            self.record(text, "refused", "no setting has such a name.")
         else:
             spec = self.dialect.parser.spec(key.replace("_", "-"))
             kind = flag_table.expected(spec).removeprefix("list of ") if spec else "str"
@@ -312,57 +312,57 @@ class _Maker:
         key, _turned = self.dialect.named(name)
         if key == "model":
             self.model = str(value)
-            self.told(text, "setting", "model")
+            self.record(text, "setting", "model")
         elif key == "revision":
             self.revision = str(value)
             if not _HASH.fullmatch(self.revision):
                 self.settings["revision"] = self.revision
-            self.told(text, "setting", "revision")
+            self.record(text, "setting", "revision")
         elif key == "host":
-            self.told(text, "ours", "the server listens on all addresses of its pod.")
+            self.record(text, "ours", "the server listens on all addresses of its pod.")
         elif key == "port" and isinstance(value, int) and 1024 <= value <= 65535:
             self.port = value
-            self.told(text, "ours", f"instance.port {value}")
+            self.record(text, "ours", f"instance.port {value}")
         elif key in ("tp_size", "pp_size", "ep_size", "dp_size", "enable_expert_parallel"):
             self.parallelism(key, value, text)
         elif key in SET_BY_PLAN:
-            self.told(text, "ours", f"set for each rank by {SET_BY_PLAN[key]}.")
+            self.record(text, "ours", f"set for each rank by {SET_BY_PLAN[key]}.")
         elif not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            self.told(text, "refused", "no flag has such a name.")
+            self.record(text, "refused", "no flag has such a name.")
         elif known or key in self.dialect.tables.settings:
             self.settings[name] = value
-            self.told(text, "setting", name if name == key else f"{name}, which is {key}")
+            self.record(text, "setting", name if name == key else f"{name}, which is {key}")
         else:
             self.settings[name] = value
             why = f"not in the flag table of {self.dialect.parser.engine} {self.dialect.parser.version}."
             if self.source.mods:
                 why += f" A patch of the image may add it: {', '.join(self.source.mods)}."
-            self.told(text, "passed on", why)
+            self.record(text, "passed on", why)
 
     def parallelism(self, key: str, value: t.Any, text: str) -> None:
         """Store the parallelism across Sparks, each with one GPU."""
         if key == "enable_expert_parallel":
             self.parallel["ep"] = 0 if value else 1  # 0: set to the TP size once that is known
-            self.told(text, "setting", "parallel.ep")
+            self.record(text, "setting", "parallel.ep")
         elif isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.told(text, "refused", f"{value!r} is not a whole number of at least 1.")
+            self.record(text, "refused", f"{value!r} is not a whole number of at least 1.")
         elif key == "dp_size":
             why = "each Spark has one GPU, and the plan spreads one copy of the model: serve a second instance."
-            self.told(text, *(("ours", "one copy of the model") if value == 1 else ("refused", why)))
+            self.record(text, *(("ours", "one copy of the model") if value == 1 else ("refused", why)))
         else:
             short = key.removesuffix("_size")
             self.parallel[short] = value
-            self.told(text, "setting", f"parallel.{short}")
+            self.record(text, "setting", f"parallel.{short}")
 
     def spread(self) -> None:
         """Compute the number of Sparks."""
         tp, pp = self.parallel["tp"], self.parallel["pp"]
         most = self.source.most
         if most == 1 and tp * pp > 1:
-            self.told(f"tp {tp}, pp {pp}", "not used", "the recipe is for a single Spark, for which its tool sets 1.")
+            self.record(f"tp {tp}, pp {pp}", "not used", "the recipe is for a single Spark, for which its tool sets 1.")
             self.parallel |= {"tp": 1, "pp": 1, "ep": min(self.parallel["ep"], 1)}
         elif self.source.least > 1 and tp * pp == 1:
-            self.told(f"at least {self.source.least} nodes", "not used", "its command uses one GPU: tp and pp are 1.")
+            self.record(f"at least {self.source.least} nodes", "not used", "its command uses one GPU: tp and pp are 1.")
         self.parallel["ep"] = self.parallel["ep"] or self.parallel["tp"]
         self.parallel["nodes"] = self.parallel["tp"] * self.parallel["pp"]
 
@@ -373,16 +373,16 @@ class _Maker:
             value = self.source.given.get(name, said)
             missing = _open(value)
             if not _VARIABLE.fullmatch(name):
-                self.told(f"env {name}", "refused", "it is not a valid name of a variable.")
+                self.record(f"env {name}", "refused", "it is not a valid name of a variable.")
             elif secret_names.secret(name) or secrets_in_text.formed(f"{name}={value}"):
-                self.told(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
+                self.record(f"env {name}=…", "refused", "a secret: give it by k8s_dgx_hf_token or k8s_dgx_api_key.")
             elif name in self.of_machine:
-                self.told(f"env {name}={value}", *self.of_machine[name])
+                self.record(f"env {name}={value}", *self.of_machine[name])
             elif missing:
-                self.told(f"env {name}={value}", "refused", _nothing_sets(missing))
+                self.record(f"env {name}={value}", "refused", _nothing_sets(missing))
             else:
                 kept[name] = value
-                self.told(f"env {name}={value}", "setting", "environment")
+                self.record(f"env {name}={value}", "setting", "environment")
         return kept
 
     def in_folder(self, value: t.Any) -> t.Any:
@@ -409,7 +409,7 @@ class _Maker:
             name = f"{cached[1]}/{cached[2]}"
             self.revision = self.revision or cached[3] or ""
         if found := name if name and _HUB.fullmatch(name) else said:
-            self.told(
+            self.record(
                 f"model {self.model}",
                 "ours",
                 f"a folder for {found}, according to {VALUES if own else 'the recipe'}: the weights come from the hub by name.",
@@ -432,9 +432,9 @@ class _Maker:
         for entry in self.profiles.values():
             whole = extended(entry, self.profiles)
             if model_key(whole.get("model", "")) == model_key(self.model) and "facts" in whole:
-                self.told(f"model {self.model}", "setting", f"its facts are those of profile {whole['id']}")
+                self.record(f"model {self.model}", "setting", f"its facts are those of profile {whole['id']}")
                 return {key: whole[key] for key in ("facts", "precision", "checkpoint_gb", "drafter") if key in whole}
-        self.told(
+        self.record(
             f"model {self.model}",
             "setting",
             "no profile knows it: its facts are those of its own config.json, if that can be read (facts.from, facts.not-found)",

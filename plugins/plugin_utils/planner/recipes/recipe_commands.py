@@ -150,7 +150,7 @@ class Served:
     lines: list[Line] = field(default_factory=list)
     inside: str = ""
 
-    def told(self, *line: t.Any) -> None:
+    def record(self, *line: t.Any) -> None:
         """Record how one thing around the command was used."""
         self.lines.append(Line(*line))
 
@@ -198,7 +198,7 @@ def put(found: Source, one: Served) -> None:
     found.mounts |= one.mounts
     found.lines += one.lines
     if one.inside:
-        found.told(
+        found.record(
             f"(its command is in a branch, {one.inside})",
             "not used",
             "only a shell could tell whether it runs: it is assumed to run.",
@@ -221,10 +221,10 @@ def chosen(served: list[Served], choice: str = "", where: str = "", names: t.Seq
         )
     for other in sure:
         if other is not first[0]:
-            first[0].told(f"(the command of rank {other.rank})", "ours", "the plan starts each rank itself.")
+            first[0].record(f"(the command of rank {other.rank})", "ours", "the plan starts each rank itself.")
     for number, other in enumerate(served):
         if other not in sure:
-            first[0].told(
+            first[0].record(
                 f"(command {called[number]}, in a branch, {other.inside})",
                 "not used",
                 "another command runs in any case.",
@@ -251,7 +251,7 @@ def _of_command(found: Source, command: recipe_shell.Command, exported: dict[str
             exported |= {name: value for name, equals, value in said if equals}
     if not words or words[0] in recipe_shell.DECLARES:
         if command.inside:
-            found.told(
+            found.record(
                 str(command)[:80],
                 "refused",
                 f"it is in a branch ({command.inside}): only a shell could tell whether it runs.",
@@ -262,11 +262,11 @@ def _of_command(found: Source, command: recipe_shell.Command, exported: dict[str
     before = len(found.lines)
     one = served(found, words, own)
     if one is None and any(pair in _OF_RAY for pair in itertools.pairwise(words)):
-        found.told(" ".join(words)[:80], "ours", _RAY)
+        found.record(" ".join(words)[:80], "ours", _RAY)
     elif one is None and len(found.lines) == before:  # otherwise what stands inside it has been told
         harmless = words[0] in _HARMLESS or words[:2] in (["docker", "pull"], ["docker", "rm"], ["docker", "stop"])
         why = _LOOSE if words[0].startswith("-") else _SHELL
-        found.told(" ".join(words)[:80], "not used" if harmless else "refused", why)
+        found.record(" ".join(words)[:80], "not used" if harmless else "refused", why)
     return one
 
 
@@ -354,7 +354,7 @@ def _somewhere(found: Source, words: list[str], exported: dict[str, str]) -> Ser
         else:
             continue
         if one:
-            one.told(
+            one.record(
                 " ".join(words[:at]),
                 "not used",
                 "it starts the command in another place or way; here the plan does that.",
@@ -390,7 +390,7 @@ def container(found: Source, words: list[str]) -> dict[str, str] | None:
             name, given, own = value.partition("=")
             out[name] = own if given else f"${{{name}}}"
         else:
-            found.told(" ".join(filter(None, [option, value])), "ours", TEMPLATE)
+            found.record(" ".join(filter(None, [option, value])), "ours", TEMPLATE)
     return out
 
 
@@ -435,7 +435,7 @@ def _compose(found: Source, words: list[str], exported: dict[str, str]) -> Serve
         return None
     one = _docker(found, rest[1:], exported, of_image=False)
     if one:
-        one.told(
+        one.record(
             "docker compose",
             "not used",
             "its file is not read: the image and the variables that the file sets are not known.",
@@ -459,7 +459,7 @@ def _launcher(found: Source, words: list[str], exported: dict[str, str]) -> Serv
         elif option == "--apply-mod":
             name = value.rstrip("/").rpartition("/")[2]
             one.mods.append(name)
-            one.told(
+            one.record(
                 f"mods: {value}",
                 "refused",
                 "a patch of the image, which nothing here applies: name an image that has it.",
@@ -468,7 +468,7 @@ def _launcher(found: Source, words: list[str], exported: dict[str, str]) -> Serv
             name, given, own = value.partition("=")
             one.environment.setdefault(name, own if given else exported.get(name, f"${{{name}}}"))
         elif mount := mount_of(option, value):
-            one.told(said, *mounted(*mount))
+            one.record(said, *mounted(*mount))
         else:
-            one.told(said, "ours", TEMPLATE)
+            one.record(said, "ours", TEMPLATE)
     return one

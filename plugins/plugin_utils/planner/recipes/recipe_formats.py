@@ -140,15 +140,15 @@ def _recipe(found: Source, document: Plain, choice: str, file: str) -> Source:
     command = _text(document.get(key))
     for other in others:
         if other != key:
-            found.told(other, "not used", f"another of its commands is used, {key}.")
+            found.record(other, "not used", f"another of its commands is used, {key}.")
     for key in document:
         if key in others:
             continue
         became = next((kind for kind, names in _TOLD.items() if str(key) in names.split()), None)
         if became and document[key]:
-            found.told(str(key), t.cast(Became, became), _WHY[became])
+            found.record(str(key), t.cast(Became, became), _WHY[became])
         elif key not in _READ:
-            found.told(str(key), "refused", "no recipe of sparkrun or spark-vllm-docker is known to have it.")
+            found.record(str(key), "refused", "no recipe of sparkrun or spark-vllm-docker is known to have it.")
     if not command:
         found.options = defaults
         return found
@@ -159,7 +159,7 @@ def _recipe(found: Source, document: Plain, choice: str, file: str) -> Source:
         _PLACEHOLDER.findall("\n".join(map(_text, [command, *defaults.values(), *_mapping(document, "env").values()])))
     )
     for name in sorted(defaults.keys() - used):
-        found.told(f"defaults.{name}: {_text(defaults[name])}", "not used", "the command does not use it.")
+        found.record(f"defaults.{name}: {_text(defaults[name])}", "not used", "the command does not use it.")
     return found
 
 
@@ -174,7 +174,7 @@ def _change(found: Source, key: str, item: str) -> None:
     if key == "mods" and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) and name not in found.mods:
         found.mods.append(name)
     what = "a patch of the image" if key == "mods" else "an option of the image's build"
-    found.told(f"{key}: {item}", "refused", f"{what}, which nothing here applies: name an image that has it.")
+    found.record(f"{key}: {item}", "refused", f"{what}, which nothing here applies: name an image that has it.")
 
 
 def _script(found: Source, text: str, choice: str, file: str) -> Source:
@@ -206,11 +206,11 @@ def _nvidia(found: Source, document: Plain, choice: str, file: str) -> Source:
         if key in ("runtime", "serve", "serve.command", "backend", "checkpoint", "title") or value in (None, "", []):
             continue
         if key == "serve.additional_commands":
-            found.told(key, "ours", "the plan starts each rank itself.")
+            found.record(key, "ours", "the plan starts each rank itself.")
         elif key in ("topology", "serve.port"):
-            found.told(key, "ours", "the command says it, and the plan spreads it.")
+            found.record(key, "ours", "the command says it, and the plan spreads it.")
         else:
-            found.told(str(key), "not used", _WHY["not used"])
+            found.record(str(key), "not used", _WHY["not used"])
     return found
 
 
@@ -269,7 +269,7 @@ def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_
         found.mounts[inside.rstrip("/")] = outside.rstrip("/")
         became, why = mounted(outside, inside)
         if became != "ours":
-            found.told(f"volumes: {outside}:{inside}", became, why)
+            found.record(f"volumes: {outside}:{inside}", became, why)
     words: list[str] = []
     for key in ("entrypoint", "command"):
         value = service.get(key)
@@ -293,7 +293,7 @@ def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_
         return None
     for key in service:
         if key == "env_file":
-            found.told("env_file", "refused", recipe_commands.NO_FILE)
+            found.record("env_file", "refused", recipe_commands.NO_FILE)
         elif key not in ("image", "environment", "command", "entrypoint"):
-            found.told(str(key), "ours", TEMPLATE)
+            found.record(str(key), "ours", TEMPLATE)
     return found, one

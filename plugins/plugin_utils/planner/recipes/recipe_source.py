@@ -79,6 +79,6 @@ class Source:
     downloads: dict[str, str] = field(default_factory=dict)  # folders -> hub name of the model downloaded there
     given: dict[str, str] = field(default_factory=dict)  # the owner's values for its variables
 
-    def told(self, text: str, became: Became, why: str = "") -> None:
+    def record(self, text: str, became: Became, why: str = "") -> None:
         """Record how one thing was used."""
         self.lines.append(Line(text, became, why))

@@ -186,11 +186,11 @@ class _Build:
             parts = way if isinstance(way, list) else [way]
             if all(self.parser.knows(part) for part in parts):
                 for part in parts:
-                    self.say(name, value, part)
+                    self.write(name, value, part)
                 return
         self.unknown(name, value, [part for way in ways for part in (way if isinstance(way, list) else [way])])
 
-    def say(self, name: str, value: t.Any, part: Entry) -> None:
+    def write(self, name: str, value: t.Any, part: Entry) -> None:
         """Write a value as one part of a way specifies."""
         if "note" in part:
             if value is not False:

@@ -40,8 +40,8 @@ def test_one_goes_first_and_the_others_follow_one_by_one() -> None:
     assert [turn.host for turn in made.turns] == ["spark2", "spark1", "spark3"]
     assert {turn.install for turn in made.turns} == {(f"{META}={NEW}",)}
     assert all(turn.restart for turn in made.turns)
-    assert update.told(made)[0] == f"first, alone: spark2 gets {META}={NEW} and is restarted"
-    assert "if spark2 is no worse: spark1" in update.told(made)[1]
+    assert update.plan_lines(made)[0] == f"first, alone: spark2 gets {META}={NEW} and is restarted"
+    assert "if spark2 is no worse: spark1" in update.plan_lines(made)[1]
 
 
 def test_a_known_bad_version_is_refused_before_anything_is_touched() -> None:

@@ -28,7 +28,7 @@ KEY = "sk-not-to-be-seen"
 
 def laid(folder: pathlib.Path, wanted: BenchRequest) -> pathlib.Path:
     made = folder / "programs"
-    for path, text in {**bench_pod.sources(), in_pod.ASKED: bench_pod.asked(wanted, known.load())}.items():
+    for path, text in {**bench_pod.sources(), in_pod.ASKED: bench_pod.program_input(wanted, known.load())}.items():
         (made / path).parent.mkdir(parents=True, exist_ok=True)
         (made / path).write_text(text, encoding="utf-8")
     return made

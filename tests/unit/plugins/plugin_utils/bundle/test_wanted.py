@@ -134,4 +134,4 @@ def test_what_is_not_known_is_refused(choices: dict[str, t.Any], said: str) -> N
 )
 def test_an_image_s_name_is_by_tag_and_it_is_asked_for_by_digest(text: str, name: str, asked: str) -> None:
     made = parse(text)
-    assert (made.name, made.asked) == (name, asked)
+    assert (made.name, made.tag_or_digest) == (name, asked)

@@ -160,7 +160,9 @@ def test_a_schema_lists_the_topologies(file: str, key: str) -> None:
     value = json.loads((ROOT / file).read_text(encoding="utf-8"))
     for part in key.split("."):
         value = value[part]
-    assert sorted(value) == sorted(LISTED[file, key]), f"{file}: {key} lacks some of fabric/topologies.py: run python tools/topologies.py"
+    assert sorted(value) == sorted(LISTED[file, key]), (
+        f"{file}: {key} lacks some of fabric/topologies.py: run python tools/topologies.py"
+    )
 
 
 def test_the_guide_has_a_row_for_each_topology() -> None:

@@ -24,7 +24,7 @@ WHERE = "acme/engine on spark1"
 def made(secret: str | None = "serve-default-api-0123456789abcdef", **choices: t.Any) -> tuple[Plain, Plain]:
     served = Served("default", inputs.PINNED, secret)
     wanted = BenchRequest("http://10.43.0.7:30000/v1", key_file=bench_pod.key_file(served), place="pod")
-    document = bench_pod.asked(wanted, known.load())
+    document = bench_pod.program_input(wanted, known.load())
     (_space, files), pod = bench_pod.objects(served, document, "spark1", choices, 60, "0a1b")
     return files, pod
 

@@ -118,7 +118,7 @@ def test_what_makes_a_patch_unnecessary_is_a_feature_that_an_image_may_have() ->
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_text_is_marked_and_its_edits_are_apart(name: str) -> None:
     """A reader of a patched file sees who patched it; and no edit can be mistaken for another one."""
-    (patch,) = applier.from_plain([p.told for p in patches.load_patches() if p.id == name])
+    (patch,) = applier.from_plain([p.plain for p in patches.load_patches() if p.id == name])
     assert any(f"dgxspark.cluster: {name}" in edit.replace for edit in patch.edits)
     for one, other in itertools.permutations(patch.edits, 2):
         assert one.expect not in other.expect
@@ -129,7 +129,7 @@ def test_a_shipped_text_is_marked_and_its_edits_are_apart(name: str) -> None:
 @given(data=st.data())
 def test_a_shipped_patch_on_a_file_of_its_pieces(name: str, data: st.DataObject) -> None:
     """Old, new, missing or doubled, in any order: all edits are in the new text once, or there is no new text."""
-    (patch,) = applier.from_plain([p.told for p in patches.load_patches() if p.id == name])
+    (patch,) = applier.from_plain([p.plain for p in patches.load_patches() if p.id == name])
     pieces = [text for edit in patch.edits for text in (edit.expect, edit.replace)]
     text = "".join(data.draw(st.lists(st.sampled_from(["", "x = 1\n", *pieces]), max_size=5)))
     try:
