@@ -261,3 +261,31 @@ def test_11_networkmanager_s_own_file(text: str, absorbed: bool) -> None:
         assert sh(NODE, FILES) == before
     finally:
         sh(NODE, f"rm -f {path}; netplan apply")
+
+
+# What a router's advertisement does that comes after netplan has taken the addresses away, and before NetworkManager looks.
+ADVERTISED = (
+    "d=/run/systemd/system/NetworkManager.service.d; mkdir -p $d; printf '[Service]\\nExecStartPre=-/usr/sbin/ip address add"
+    " 2001:db8::5/64 dev enP7s7\\n' >$d/advertised.conf; systemctl daemon-reload"
+)
+SINCE = "journalctl -u NetworkManager -o cat --since @{} --no-pager"
+
+
+def test_12_an_advertised_address_does_not_take_the_management() -> None:
+    """NetworkManager leaves the interface to others then, as `netplan apply` does without us: with that address alone."""
+    if not manager():
+        pytest.skip("not run: the nodes have systemd-networkd")
+    sh(NODE, ADVERTISED)
+    try:
+        for what, act in (("first run", site), ("teardown", teardown)):
+            began, start = sh(NODE, "date +%s"), time.monotonic()
+            run = act()
+            assert run.code == 0, run.output
+            timed(f"{what} with an advertised address", time.monotonic() - start)
+            logged = sh(NODE, SINCE.format(began))
+            assert "(enP7s7): state change: unavailable -> disconnected" in logged, logged
+            assert "managed-type: 'external'" in logged, logged
+            assert "10.0.2.15/24" in sh(NODE, "ip -br -4 address show dev enP7s7")
+            assert sh(NODE, "nmcli -g GENERAL.STATE device show enP7s7") == "100 (connected)"
+    finally:
+        sh(NODE, "rm -r /run/systemd/system/NetworkManager.service.d; systemctl daemon-reload")

@@ -506,16 +506,22 @@ def _confirm(host: Host, request: Request) -> Outcome:
         raise CollectionError(f"The change could not be confirmed: {exc}") from exc
     if wrong:
         _undo(host, identity, f"{', '.join(wrong)} was changed by someone else in the meantime.")
-    rollback.note(host, identity, "confirmed")
+    rollback.note(host, identity, "confirmed", summary=journal.summary)
     rollback.forget(host)  # the guard notices and ends
-    return Outcome(state="confirmed")
+    return _confirmed(journal.summary)
+
+
+def _confirmed(summary: str) -> Outcome:
+    """Return the outcome of a confirmed change, with what its summary warns of after the changes: see _start_if_needed."""
+    told = summary.partition(". ")[2]
+    return Outcome(state="confirmed", warnings=[told] if told else [])
 
 
 def _ended(host: Host, identity: str) -> Outcome:
     """Return how a change that is not pending ended. One that never began is barred from beginning: see begin()."""
     last = rollback.ended(host, identity)
     if last.get("state") == "confirmed":  # the earlier answer was lost in transit
-        return Outcome(state="confirmed")
+        return _confirmed(last["summary"])
     if last.get("state") != "rolled_back":
         rollback.note(host, identity, "never")
         message = "The node does not know this change, and will not start it."

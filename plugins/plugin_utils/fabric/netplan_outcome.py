@@ -15,14 +15,15 @@ def confirmed(answer: Plain, timeout: float, lost: bool) -> Plain | None:
     """Return the result, or None if the node is not done and must be polled again.
 
     answer: of the module in its phase `confirm`. timeout: seconds of the node's timer. lost: whether the connection broke
-    when the change started, so that the node could not say whether its timer is longer.
+    when the change started, so that the node could not say whether its timer is longer, nor warn of what netplan takes down.
     """
     within = "in time" if lost else f"within {timeout:g} s"
     outcome, message = answer.get("outcome"), answer.get("message")
     if answer.get("failed"):
         return answer
     if outcome == "confirmed":
-        return {"outcome": outcome, "changed": True}
+        warned = {"warnings": answer["warnings"]} if lost and answer.get("warnings") else {}
+        return {"outcome": outcome, "changed": True, **warned}
     if outcome == "rolled_back":
         return _failure(
             f"No new connection confirmed the change {within}, so the node went back to its old configuration "

@@ -49,6 +49,9 @@ NOT_RUN = -1000  # in the record of netplan's result: its files were not written
 COMMAND_LIMIT = 300.0  # seconds for a command; a lab node on a busy machine takes minutes to reload systemd
 LOCK_WAIT = 120.0  # seconds for another run's step to finish
 PAUSE = 0.25  # seconds between polls
+PROFILES = "/run/NetworkManager/system-connections"
+AGAIN_S = 15.0  # seconds between looks for devices that NetworkManager has without their profile
+AFTER_S = 300.0  # seconds for which that goes on after a rollback: a Wi-Fi was lost 8 s after it had come back
 
 # Early: networkd and NetworkManager start after network-pre.target. systemd has run netplan's generator before any unit, so
 # its output from the unconfirmed files is generated again.
@@ -434,22 +437,25 @@ def note(host: Host, identity: str, state: str, **how: t.Any) -> None:
         host.keep(ENDED, json.dumps(dict(list(ends.items())[-ENDS:])))
 
 
-def take_back(host: Host) -> None:
-    """Give devices that NetworkManager leaves to others the profile that netplan has for them.
+def take_back(host: Host) -> bool:
+    """Give devices that NetworkManager has without their profile the one that netplan has for them; return whether it has any.
 
     netplan takes their addresses away before it starts NetworkManager. A device that gets one in between, such as of a router's
-    advertisement, stays "connected (externally)" without its own: a management interface is cut off for good.
+    advertisement, stays "connected (externally)" without its own. And NetworkManager takes a Wi-Fi's password for wrong after one
+    handshake that came too late, and does not try again. Either way a management interface is cut off for good.
     """
-    profiles = sorted(host.path("/run/NetworkManager/system-connections").glob("netplan-*"))
-    if not profiles:
-        return
-    host.command(["systemctl", "start", "NetworkManager.service"])  # netplan does not wait for it
-    states = host.command(["nmcli", "-t", "-f", "DEVICE,STATE", "device"])[1].splitlines()
-    left = {line.split(":")[0] for line in states if line.endswith("(externally)")}
-    for file in profiles:
-        keys = dict(line.split("=", 1) for line in file.read_text("utf-8", "replace").splitlines() if "=" in line)
-        if (name := keys.get("interface-name", "")) in left:
+    states: dict[str, str] = {}
+    for file in (profiles := sorted(host.path(PROFILES).glob("netplan-*"))):
+        if not states:
+            host.command(["systemctl", "start", "NetworkManager.service"])  # netplan does not wait for it
+            told = host.command(["nmcli", "-t", "-f", "DEVICE,STATE", "device"])[1].splitlines()
+            states = dict(line.rsplit(":", 1) for line in told if ":" in line)
+        keys = dict(x.split("=", 1) for x in (host.text(f"{PROFILES}/{file.name}") or "").splitlines() if "=" in x)
+        name = keys.get("interface-name", "")
+        if states.get(name, "").endswith(("disconnected", "(externally)")):
             host.command(["nmcli", "--wait", "30", "connection", "up", "id", keys.get("id", name), "ifname", name])
+            states = {}  # a device may have several profiles
+    return bool(profiles)
 
 
 def roll_back(host: Host, identity: str, why: str, by: str = "module") -> dict[str, t.Any] | None:
@@ -522,18 +528,24 @@ def guard(host: Host, identity: str) -> bool:
             applied(host, identity, -(exc.errno or 1), f"{exc.filename or exc.filename2 or 'a file'}: {exc.strerror}")
         except Damaged as exc:
             applied(host, identity, NOT_RUN, str(exc))
-    deadline = deadline_of(host, identity)
+    deadline, again = deadline_of(host, identity), 0.0
     while pending(host) == identity and host.clock() < deadline:
         rc = process.poll() if process else None
-        if rc is not None:
+        if rc is not None or (process is None and host.clock() > again):
             take_back(host)
+            again = host.clock() + AGAIN_S
+        if rc is not None:
             applied(host, identity, rc, host.text("apply.log") or "")
             process = None
         host.sleep(PAUSE)
     if process and process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    return time_is_up(host, identity)
+    well, until = time_is_up(host, identity), host.clock() + AFTER_S
+    rolled_back = ended(host, identity).get("state") == "rolled_back"
+    while rolled_back and not pending(host) and host.clock() < until and take_back(host):
+        host.sleep(AGAIN_S)
+    return well
 
 
 def time_is_up(host: Host, identity: str, by: str = "guard") -> bool:

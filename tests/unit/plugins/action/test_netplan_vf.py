@@ -104,6 +104,13 @@ def test_a_connection_that_breaks_while_netplan_is_at_work_is_no_failure_yet() -
     assert run(node)["changed"] is True
 
 
+def test_what_the_node_warned_of_is_told_once() -> None:
+    """Also where the connection broke before its first answer, in which it says so."""
+    confirmed = {"outcome": "confirmed", "warnings": ["netplan takes wlan0 down"]}
+    for begun in (AnsibleConnectionFailure("broken pipe"), {**PENDING, "warnings": ["netplan takes wlan0 down"]}):
+        assert run(Node([begun, confirmed]))["warnings"] == ["netplan takes wlan0 down"]
+
+
 def test_a_node_that_went_back_fails_with_what_was_changed() -> None:
     node = Node([PENDING, AnsibleConnectionFailure("x"), {"outcome": "rolled_back", "message": "/etc/netplan/9: file"}])
     result = run(node)

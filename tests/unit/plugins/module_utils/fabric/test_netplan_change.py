@@ -648,6 +648,27 @@ def test_what_was_taken_down_is_told_where_the_connection_broke_before_the_answe
     assert "takes enP7s7, over which this run reaches the node, down" in confirm(host, asked).message
 
 
+def test_what_was_taken_down_is_told_where_all_ended_well_too(host: FakeHost) -> None:
+    put(
+        host.node.root,
+        "/etc/netplan/01-mgmt.yaml",
+        "network: {renderer: NetworkManager, ethernets: {NM-1: {match: {name: enP7s7}}}}\n",
+    )
+    begun = begin(host, request(connection="10.0.2.2 40000 10.0.2.15 22"))
+    asked = request(connection="10.0.2.2 40001 10.0.2.15 22")
+    confirmed = confirm(host, asked)
+    assert (confirmed.state, confirmed.warnings) == ("confirmed", begun.warnings)
+    assert len(begun.warnings) == 1
+    again = confirm(host, asked)  # the answer was lost, too
+    assert (again.state, again.warnings) == ("confirmed", begun.warnings)
+
+
+def test_a_change_that_takes_nothing_down_is_confirmed_without_a_word(host: FakeHost) -> None:
+    asked = request()
+    begin(host, asked)
+    assert confirm(host, asked).warnings == []
+
+
 def test_addresses_that_come_a_little_later_are_waited_for(host: FakeHost) -> None:
     asked = request()
     begin(host, asked)

@@ -123,29 +123,81 @@ def test_the_next_change_replaces_the_program_of_an_earlier_version(node: Node) 
     assert rollback.PROGRAM in node.path(rollback.UNIT_PATH).read_text()
 
 
-@pytest.mark.parametrize("state", ["connected (externally)", "connecting (externally)", "connected"])
-def test_a_device_that_networkmanager_leaves_to_others_gets_its_profile_back(
-    node: Node, monkeypatch: pytest.MonkeyPatch, state: str
+TAKEN = ["nmcli", "--wait", "30", "connection", "up", "id", "Wired connection 1", "ifname", "enP7s7"]
+
+
+class Managed(Node):
+    """A node with NetworkManager; states: how it says that it has enP7s7, one look after the other, the last one for good."""
+
+    def __init__(self, root: pathlib.Path, *states: str) -> None:
+        super().__init__(root)
+        self.states = list(states)
+        profiles = self.path("/run/NetworkManager/system-connections")
+        profiles.mkdir(parents=True)
+        for name, device in {"Wired connection 1": "enP7s7", "netplan-dgx-p0f0": "enp1s0f0np0"}.items():
+            text = f"[connection]\nid={name}\ntype=ethernet\ninterface-name={device}\n\n[ipv4]\nmethod=manual\n"
+            (profiles / f"netplan-{device}.nmconnection").write_text(text)
+
+    def command(self, argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
+        super().command(argv, timeout)
+        if "device" not in argv:
+            return 0, "", ""
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return 0, f"enP7s7:{state}\nenp1s0f0np0:unavailable\nlo:connected (externally)\n", ""
+
+    @property
+    def ups(self) -> list[list[str]]:
+        return [call for call in self.calls if "up" in call]
+
+
+@pytest.mark.parametrize("state", ["connected (externally)", "connecting (externally)", "disconnected", "connected"])
+def test_a_device_that_networkmanager_has_without_its_profile_gets_it_back(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """After the change, and after its rollback: each starts NetworkManager anew."""
-    profiles = node.path("/run/NetworkManager/system-connections")
-    profiles.mkdir(parents=True)
-    for name, device in {"Wired connection 1": "enP7s7", "netplan-dgx-p0f0": "enp1s0f0np0"}.items():
-        text = f"[connection]\nid={name}\ntype=ethernet\ninterface-name={device}\n\n[ipv4]\nmethod=manual\n"
-        (profiles / f"netplan-{device}.nmconnection").write_text(text)
-    command = node.command
-
-    def answering(argv: t.Sequence[str], timeout: float = 60) -> tuple[int, str, str]:
-        command(argv, timeout)
-        return 0, f"enP7s7:{state}\nenp1s0f0np0:connected\nlo:connected (externally)\n" if "device" in argv else "", ""
-
-    monkeypatch.setattr(node, "command", answering)
+    monkeypatch.setattr(rollback, "AFTER_S", 0)
+    node = Managed(tmp_path, state)
     node.prepared(0.6)
     assert rollback.main(["guard", "t1"], node) == 0
-    up = [call for call in node.calls if "up" in call]
-    taken = ["nmcli", "--wait", "30", "connection", "up", "id", "Wired connection 1", "ifname", "enP7s7"]
-    assert up == ([taken, taken] if "externally" in state else [])
-    assert sum("device" in call for call in node.calls) == 2, "once for all profiles, each time"
+    assert node.ups == ([TAKEN, TAKEN] if state != "connected" else [])
+    asked = sum("device" in call for call in node.calls)
+    assert asked == (4 if node.ups else 2), "once for all profiles, each time, and again where something was done"
+
+
+def test_what_is_lost_later_is_taken_back_too_until_another_change_begins(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Wi-Fi whose handshake comes too late once it was connected; nobody but the node itself can mend it."""
+    monkeypatch.setattr(rollback, "AFTER_S", 10)
+    node = Managed(tmp_path, "connected", "connected", "disconnected", "connected", "disconnected")
+    node.prepared(0.6)
+
+    def sleep(_seconds: float) -> None:
+        if rollback.ended(node, "t1") and len(node.ups) >= 3:
+            node.keep("pending", "t2")
+        time.sleep(0.02)
+
+    node.sleep = sleep  # type: ignore[method-assign]
+    began = time.monotonic()
+    assert rollback.main(["guard", "t1"], node) == 0
+    assert time.monotonic() - began < 9
+    assert node.ups == [TAKEN] * 3
+    assert node.files() == {"90.yaml": b"old"}
+
+
+def test_after_a_confirmed_change_the_guard_looks_no_more(tmp_path: pathlib.Path) -> None:
+    node = Managed(tmp_path, "connected", "disconnected")
+    node.prepared(600)
+
+    def sleep(_seconds: float) -> None:
+        if node.document("apply.json"):
+            rollback.note(node, "t1", "confirmed")
+            rollback.forget(node)
+        time.sleep(0.02)
+
+    node.sleep = sleep  # type: ignore[method-assign]
+    assert rollback.main(["guard", "t1"], node) == 0
+    assert node.ups == []
 
 
 def test_a_netplan_that_hangs_is_ended_and_taken_back(node: Node) -> None:
