@@ -67,7 +67,7 @@ ip -n ap link set enP7s7 nomaster; ip -n ap link set enP7s7 netns 1; ip netns de
 # NetworkManager has no secrets then, and does not try again.
 REFUSE = """\
 set -x
-there() { cmp -s /root/wifi.yaml /etc/netplan/01-wifi.yaml; }
+there() { test "$(cat /root/wifi.yaml)" = "$(cat /etc/netplan/01-wifi.yaml)"; }
 while there; do sleep 1; done; until there; do sleep 1; done
 began=$(date +%s); systemctl stop lab-ap; sed 's/=lab-password/=other-password/' /root/hostapd.conf >/root/other.conf
 systemd-run --unit=lab-refuses ip netns exec ap hostapd /root/other.conf
