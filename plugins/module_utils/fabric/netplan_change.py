@@ -513,8 +513,7 @@ def _confirm(host: Host, request: Request) -> Outcome:
 
 def _confirmed(summary: str) -> Outcome:
     """Return the outcome of a confirmed change, with what its summary warns of after the changes: see _start_if_needed."""
-    told = summary.partition(". ")[2]
-    return Outcome(state="confirmed", warnings=[told] if told else [])
+    return Outcome(state="confirmed", warnings=summary.split(". ", 1)[1:])
 
 
 def _ended(host: Host, identity: str) -> Outcome:
