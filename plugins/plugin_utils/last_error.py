@@ -16,7 +16,7 @@ ENDED = "ended"
 FRAME = 160  # characters shown of a frame
 # Looked for in small letters first: most lines have none of them, and cost no match of an expression.
 _WORDS = ("error", "exception", "fatal", "panic", "fail", "segfault", "segmentation fault", "core dumped", "abort", "cannot", "could not",
-          "unable", "refused", "denied", "illegal", "no such", "not found", "no solution", "exit code", "ncc", "warning")  # fmt: skip
+          "unable", "refused", "denied", "illegal", "no such", "not found", "no solution", "exit code", "nccl warn")  # fmt: skip
 _FAULT = re.compile(
     r"\b(?:error|exception|fatal|panic|segfault|segmentation fault|core dumped|abort(?:ed|ing)?|fail(?:ed|s|ure)?|cannot|could not|unable to"
     r"|refused|denied|illegal|no such|not found|no solution found)\b|\w(?:error|exception)\b|nccl warn|exit code:? [1-9-]|^warning\s+\w{3,60}\s",
@@ -31,13 +31,13 @@ _FRAME = re.compile(r'File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,9})(?:, i
 
 
 class LastError:
-    """Remembers the last error of the lines that it is shown, in constant memory."""
+    """Remembers the last error of the lines that it is shown, in constant memory. What is shown of it is made at the end alone."""
 
     def __init__(self) -> None:
         self._frame = ""
         self._column = 0  # where the frame stands in its line; its source is indented more
-        self._raised: Hit | None = None
-        self._said: Hit | None = None
+        self._raised: tuple[int, str, int, str] | None = None  # number, line, where in it, and its frame
+        self._said: tuple[int, str, int, str] | None = None
 
     def see(self, number: int, line: str) -> None:
         """Look at a line that no signature matches. number: from 1."""
@@ -46,20 +46,23 @@ class LastError:
             self._frame = f"{frame['file']}:{frame['line']}" + (f", {frame['name']}" if frame["name"] else "")
             return
         low = line.lower()
-        if not any(word in low for word in _WORDS):
+        if not any(word in low for word in _WORDS) and not low.startswith("warning "):
             return
-        if self._frame and line[self._column : self._column + 2].isspace():
-            return
-        raised = RAISED.search(line)
-        if raised and self._frame:
-            self._raised = Hit(ENDED, number, number, 1, excerpt(line, raised.start()), self._values())
-            self._frame = ""
-        elif (fault := _FAULT.search(line)) and not _NONE.search(line):
-            self._said = Hit(ENDED, number, number, 1, excerpt(line, fault.start()))
-
-    def _values(self) -> dict[str, str]:
-        return {"frame": excerpt(self._frame)[-FRAME:]}
+        if self._frame:
+            if line[self._column : self._column + 2].isspace():
+                return
+            if raised := RAISED.search(line):
+                self._raised = (number, line, raised.start(), self._frame)
+                self._frame = ""
+                return
+        if (fault := _FAULT.search(line)) and not _NONE.search(line):
+            self._said = (number, line, fault.start(), "")
 
     def found(self) -> Hit | None:
         """Return the last exception with its frame, else the last line that reports an error; None if there is neither."""
-        return self._raised or self._said
+        last = self._raised or self._said
+        if last is None:
+            return None
+        number, line, start, frame = last
+        values = {"frame": excerpt(frame)[-FRAME:]} if frame else {}
+        return Hit(ENDED, number, number, 1, excerpt(line, start), values)
