@@ -1,4 +1,4 @@
-"""What a new owner's first evening looks like on the terminal: 40 commands, with this collection's output and with Ansible's own.
+"""What a new owner's first evening looks like on the terminal: some forty commands, with this collection's output and with Ansible's own.
 
 The commands stand in benchmarks/first_evening.yml. The two Sparks are network namespaces of this machine with a made-up /sys, the
 cluster is the stand-in of an API server, and the model that is asked is scripted; as root. Usage, from the repository's root:

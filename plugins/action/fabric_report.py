@@ -10,7 +10,7 @@ from ansible_collections.dgxspark.cluster.plugins.modules.fabric_report import A
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import mode_of
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.modes import entry, mode_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.report import STEP_IDS, build_report
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import EARLIER, evidence_of
 
@@ -35,4 +35,4 @@ class ActionModule(ControllerAction):
         thresholds = hardware.thresholds(name, dirs)
         seen = self.of_hosts("__verify_seen", EARLIER, only=plan["hosts"])
         evidence = evidence_of(plan, seen, thresholds, {**args["results"], **meta, **known})
-        return build_report(evidence, meta, mode=mode_of(knowledge.get("modes", args["mode"], dirs), STEP_IDS))
+        return build_report(evidence, meta, mode=mode_of(entry(args["mode"], dirs), STEP_IDS))

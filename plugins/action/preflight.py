@@ -1,23 +1,25 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check the controller's Python packages and the names of the owner's variables, before anything else runs."""
+"""Check the controller's Python packages and the owner's variables, before anything else runs."""
 
 from __future__ import annotations
 
 from ansible import context
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.modules.preflight import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import (
     command_line,
     packages,
     role_arguments,
+    run_values,
     variable_names,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit import all_hosts
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import modes
 
 _SHOWN = 10
 
@@ -28,7 +30,7 @@ class ActionModule(ControllerAction):
     arguments = ARGUMENTS
 
     def act(self, args: Plain) -> Plain:
-        """Return the warnings; CollectionError for missing packages or unknown variables."""
+        """Return the warnings; CollectionError for missing packages, and for variables that are unknown or cannot be so."""
         if lacking := packages.problem():
             raise CollectionError(lacking)
         extra = load_extra_vars(self._loader)
@@ -39,6 +41,7 @@ class ActionModule(ControllerAction):
             *variable_names.check({**self._given(), **dict.fromkeys(map(str, extra), "-e")}),
             *variable_names.short(extra, alone=nobody),
             *role_arguments.texts_for_mappings(extra),
+            *self._values(),
         ]
         errors = [str(each) for each in found if each.severity == "error"]
         if errors:
@@ -48,6 +51,11 @@ class ActionModule(ControllerAction):
             sources = context.CLIARGS.get("inventory") or ()
             all_hosts(self.variable("groups", {}), sources=sources, addresses=self.variable("guard_any_host", False))
         return {"warnings": [str(each) for each in found]} if found else {}
+
+    def _values(self) -> list[Finding]:
+        """Return what is wrong with the playbooks' own variables, wherever they are set."""
+        given = {name: self.variable(name) for name in run_values.NAMES if name in self.task_vars}
+        return run_values.judge(given, modes.names(self.owner_dirs()) if run_values.VERIFY_MODE in given else ())
 
     def _given(self) -> dict[str, str]:
         """Return where the inventory sets each variable."""

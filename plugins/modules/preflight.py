@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: preflight
-short_description: Check the controller's Python packages and the names of your variables
+short_description: Check the controller's Python packages and your variables
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -17,6 +17,8 @@ description:
   - Refuses what Ansible would ignore on a command line - tags that no task of the playbook has and words of C(-e) without a
     name, and a text of C(-e) where a role wants a mapping. A name of C(-e) without our prefix that nothing reads is refused if it is
     like one of ours or there is no inventory; otherwise it warns.
+  - Refuses a value that a playbook itself cannot take, of C(sparks), C(dgxspark_verify_mode), C(dgxspark_bench_mode),
+    C(dgxspark_bench_from) and C(dgxspark_top_show), and names those that it can.
   - Every playbook of this collection begins with it.
 extends_documentation_fragment:
   - dgxspark.cluster.attributes.info

@@ -68,7 +68,8 @@ def all_hosts(
     )
     raise CollectionError(
         f"{read}The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "
-        "dgxspark.cluster.discover writes, or a copy of inventories/example. models, plan and profile need none with -e sparks=2."
+        "dgxspark.cluster.discover writes, or a copy of inventories/example. models, plan and profile need none with -e "
+        "sparks=2, nor does bench with -e dgxspark_bench_url=http://ADDRESS:PORT/v1."
     )
 
 

@@ -254,7 +254,7 @@ def test_a_run_that_is_interrupted_takes_its_pod_away(owner: Owner) -> None:
         ({"dgxspark_bench_keep": "answers"}, "keeps no answers; it takes no dgxspark_bench_keep. Leave that out"),
         ({"dgxspark_bench_crosscheck": "llama-benchy", "dgxspark_bench_log": "x"}, "crosscheck, dgxspark_bench_log."),
         ({"dgxspark_bench_url": "http://192.0.2.1/v1", "dgxspark_bench_ca_path": "x"}, "ca_path, dgxspark_bench_url."),
-        ({"dgxspark_bench_from": "moon"}, "dgxspark_bench_from: moon is neither controller nor pod"),
+        ({"dgxspark_bench_from": "moon"}, "dgxspark_bench_from: 'moon' is not one of controller, pod"),
     ],
 )
 def test_what_a_pod_cannot_do_is_refused(tmp_path: pathlib.Path, more: Plain, words: str) -> None:

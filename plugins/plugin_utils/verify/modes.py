@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,16 @@ class Mode:
     id: str
     title: str
     required: tuple[str, ...]
+
+
+def names(knowledge_dirs: t.Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the names of all modes, the owner's too. Raises KnowledgeError for unreadable ones."""
+    return tuple(knowledge.load("modes", knowledge_dirs))
+
+
+def entry(name: str, knowledge_dirs: t.Sequence[str] = ()) -> knowledge.Entry:
+    """Return the entry of a mode. KnowledgeError names those there are."""
+    return knowledge.get("modes", name, knowledge_dirs)
 
 
 def mode_of(entry: t.Any, known: t.Collection[str]) -> Mode:

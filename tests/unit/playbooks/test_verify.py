@@ -164,7 +164,9 @@ def test_strict_without_its_steps_is_incomplete_and_an_unknown_mode_refused(owne
     assert report["headline"].startswith("INCOMPLETE: tokens not run as required: the Kubernetes API ")
     code, output, report = owner.verify({"spark1": HERE}, "-e", "dgxspark_verify_mode=quik", topology="single")
     assert code != 0
-    assert "There is no modes entry 'quik'. Known: full, quick, strict." in " ".join(output.split())
+    assert "dgxspark_verify_mode: 'quik' is not one of quick, full, strict. Did you mean quick?" in " ".join(
+        output.split()
+    )
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, near_names
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, near_names, run_values
 
 from ..judgement.plan import launch_plan
 from ..model.model import BYTES, Format
@@ -22,7 +22,6 @@ Plain = dict[str, t.Any]
 State = t.Literal["fits", "tight", "not known", "does not fit"]
 LEVELS = ("n1", "n4", "n8")
 MIB_PER_GIB = 1024
-MOST_SPARKS = 1000
 HARDWARE = "spark"
 
 
@@ -100,8 +99,8 @@ def catalogue(
     sort: a key of SORTS. knowledge_dirs: the owner's, whose profiles and measurements count too. profiles: None means all.
     Raises CollectionError for a number of Sparks that cannot be, an unknown order, and unreadable knowledge.
     """
-    if not 1 <= sparks <= MOST_SPARKS:
-        raise CollectionError(f"sparks: {sparks} is not a number of Sparks. Say how many you have, such as sparks=2.")
+    if not run_values.is_count(sparks):
+        raise CollectionError(str(run_values.wrong_count(sparks)))
     if sort not in SORTS:
         told = near_names.meant(sort, SORTS)
         raise CollectionError(f"sort: {sort!r} is not one of {', '.join(SORTS)}. {told}".rstrip())

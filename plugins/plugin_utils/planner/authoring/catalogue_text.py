@@ -101,7 +101,8 @@ def lines(made: Catalogue) -> list[str]:
     said += _listed("Little memory left", folded([each for each in made.fits if each.why]))
     said += _listed(f"Does not fit ({len(made.others)})", folded(made.others))
     others = "|".join(name for name in SORTS if name != made.sort)
-    said += ["", f"Sorted by {made.sort}; -e sort={others} sorts otherwise."]
+    # Again, for a terminal shows the end of a long list.
+    said += ["", heading(made), f"Sorted by {made.sort}; -e sort={others} sorts otherwise."]
     if first := suggested(made):
         said += ["The whole plan of one, with the command of each rank:", f"  {command(first, made.sparks)}"]
     return said

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, dgxspark.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judge the values that an owner gives a playbook itself, before anything else runs: a refusal names the variable that was typed.
+
+The variables of roles are judged by role_arguments.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.dgxspark.cluster.plugins.module_utils import bench
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Finding
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import near_names
+
+MOST_SPARKS = 1000
+VERIFY_MODE = "dgxspark_verify_mode"
+_ALLOWED: dict[str, tuple[str, ...]] = {
+    "dgxspark_bench_from": ("controller", "pod"),
+    "dgxspark_bench_mode": tuple(bench.ARGUMENTS["mode"]["choices"]),
+    "dgxspark_top_show": ("table", "json"),
+}
+NAMES = ("sparks", VERIFY_MODE, *_ALLOWED)
+
+
+def is_count(value: t.Any) -> bool:
+    """Return whether this is a number of Sparks, as a number or as the text that `-e` makes of it."""
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_SPARKS))
+    return digits and 1 <= int(text) <= MOST_SPARKS
+
+
+def wrong_count(value: t.Any) -> Finding:
+    """Return the refusal of a number of Sparks."""
+    message = f"{_shown(value)} is not a number of Sparks."
+    return Finding("arguments.wrong", "error", "sparks", message, "Say how many you have, such as sparks=2.")
+
+
+def judge(given: t.Mapping[str, t.Any], verify_modes: t.Iterable[str]) -> list[Finding]:
+    """Return what is wrong with values. given: those of NAMES that are set; verify_modes: the names of all modes of verify."""
+    found = [wrong_count(value) for name, value in given.items() if name == "sparks" and not is_count(value)]
+    allowed = {**_ALLOWED, VERIFY_MODE: tuple(verify_modes)}
+    for name, value in given.items():
+        if name in allowed and value not in allowed[name]:
+            message = f"{_shown(value)} is not one of {', '.join(allowed[name])}."
+            remedy = near_names.meant(value, allowed[name], 1) if isinstance(value, str) else ""
+            found.append(Finding("arguments.wrong", "error", name, message, remedy or "Correct it."))
+    return found
+
+
+def _shown(value: t.Any) -> str:
+    return repr(value)[:60]
