@@ -109,6 +109,8 @@ def main() -> int:
     parser.add_argument("--against", type=pathlib.Path)
     parser.add_argument("--recipes", type=pathlib.Path)
     given = parser.parse_args()
+    if not pathlib.Path(knowledge.__file__).resolve().is_relative_to(ROOT):
+        raise SystemExit(f"all_plans: {knowledge.__file__} is of another checkout. Unset PYTHONPATH.")
     made = {**dict(of_profiles()), **dict(of_rows()), **(dict(of_recipes(given.recipes)) if given.recipes else {})}
     text = json.dumps(made, sort_keys=True, indent=0, default=str)
     if given.file:
