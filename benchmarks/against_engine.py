@@ -1,9 +1,10 @@
 """Compares the bench's figures with the engine's own for the same requests on a served model, and shows the cost of the bench's client.
 
 Usage: against_engine.py URL [--workload NAME] [--levels 1,8,32] [--rounds 4] [--knowledge FOLDER] [--dearer MICROSECONDS]. URL: of the
-API, with /v1. The engine is vLLM, and must get no other requests meanwhile. Off: the bench's time over the engine's, all requests.
-token: first token to last (request_decode_time_seconds); answer: sending to last (e2e_request_latency_seconds); first: sending to the
-first token (time_to_first_token_seconds), with how much later it is, each. Workload `greedy` is asked before each level.
+API, with /v1. The engine is vLLM, or SGLang with --enable-metrics, and must get no other requests meanwhile. Off: the bench's time over the
+engine's, all requests. token: first token to last (vLLM's request_decode_time_seconds; SGLang has the difference of the other two); answer:
+sending to last (e2e_request_latency_seconds); first: sending to the first token (time_to_first_token_seconds), with how much later it is,
+each. Workload `greedy` is asked before each level.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.workloads i
 def grown(result: Result, name: str) -> float:
     """Return the growth of an engine's counter during the load."""
     first, last = (metrics.values_of(result.scrapes[place]) for place in (0, -1))
-    return sum(last.get(f"vllm:{name}", ())) - sum(first.get(f"vllm:{name}", ()))
+    return sum(
+        sum(last.get(f"{engine}:{name}", ())) - sum(first.get(f"{engine}:{name}", ())) for engine in ("vllm", "sglang")
+    )
 
 
 def dearer(seconds: float) -> None:
@@ -50,12 +53,15 @@ def line(result: Result) -> str:
     """Return a level's line."""
     level, records = result.level, [record for record in result.records if record.status == "ok"]
     if not records or not result.scrapes or not grown(result, "generation_tokens_total"):
-        return f"{level.n:>4} no figures: {result.message or 'no vLLM counts tokens at /metrics beside the API'}"
+        return f"{level.n:>4} no figures: {result.message or 'no engine counts tokens at /metrics beside the API'}"
     firsts = sum(record.times[0] - record.began for record in records)
-    engine_s = grown(result, "time_to_first_token_seconds_sum")
+    engine_s, answer_s = (
+        grown(result, f"{name}_seconds_sum") for name in ("time_to_first_token", "e2e_request_latency")
+    )
     off = {
-        "token": sum(r.times[-1] - r.times[0] for r in records) / grown(result, "request_decode_time_seconds_sum"),
-        "answer": sum(r.times[-1] - r.began for r in records) / grown(result, "e2e_request_latency_seconds_sum"),
+        "token": sum(r.times[-1] - r.times[0] for r in records)
+        / (grown(result, "request_decode_time_seconds_sum") or answer_s - engine_s),
+        "answer": sum(r.times[-1] - r.began for r in records) / answer_s,
         "first": firsts / engine_s,
     }
     shares = " ".join(f"{share - 1:>+8.2%}" for share in off.values())
