@@ -220,8 +220,8 @@ def test_64_streams_outlive_a_roll_to_a_new_key_and_a_group_that_is_killed(
     """As a rollout does it: the new gateway answers, requests go there, the old one is told to end. All that is lost is counted."""
     for name, model in (("a", "org/a"), ("c1", "org/c"), ("c2", "org/c")):
         stack.engine(name, model)
-    names = {"a": ["org/a"], "c1": ["org/c"], "c2": ["org/c"]}
-    stack.gateway(**names)
+    names: dict[str, t.Sequence[str]] = {"a": ["org/a"], "c1": ["org/c"], "c2": ["org/c"]}
+    stack.gateway(KEY, **names)
     streams: list[tuple[int, str, float]] = []
     threads = [threading.Thread(target=lambda: streams.append(stack.ask("org/a", **COUNT))) for _number in range(64)]
     others: list[int] = []
