@@ -1,7 +1,4 @@
-"""The gateway's files in the real LiteLLM, in front of a real vLLM on the CPU: sixty-four streams, of which every word is known.
-
-DGXSPARK_LITELLM names LiteLLM's program; else it is looked for in PATH.
-"""
+"""The gateway's files in the real LiteLLM, in front of a real vLLM on the CPU: sixty-four streams, of which every word is known."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ import urllib.parse
 
 import pytest
 
-from ansible_collections.dgxspark.cluster.tests.api.test_gateway_real import KEY, PROGRAM, Stack
 from ansible_collections.dgxspark.cluster.tests.engines import served
 from ansible_collections.dgxspark.cluster.tests.engines.answers import ANSWERS, COUNTING, SUMS
+from ansible_collections.dgxspark.cluster.tests.support.gateway_stack import KEY, NOT_RUN, PROGRAM, Stack
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not PROGRAM, reason="not run: litellm (litellm[proxy] and prisma of PyPI) is not there"),
+    pytest.mark.skipif(not PROGRAM, reason=NOT_RUN),
 ]
 STREAMS, PAIRS = 64, 60
 ASKED: dict[str, t.Any] = {
