@@ -101,6 +101,12 @@ def _meant(name: str, known: t.Sequence[str]) -> str:
     return f"Did you mean {found[0]}?" if found else ""
 
 
+def _ending(name: str) -> list[str]:
+    """Return the variables of roles and playbooks that are this name after our prefix, at most three."""
+    known = of_playbooks()[0] - of_playbooks()[1]
+    return [each for each in (f"{prefix}_{name}" for prefix in prefixes()) if each in known][: near_names.MOST]
+
+
 def short(given: t.Mapping[str, t.Any], *, alone: bool) -> list[Finding]:
     """Return what is wrong with the names of `-e` that have no prefix of ours and that no playbook reads.
 
@@ -113,7 +119,9 @@ def short(given: t.Mapping[str, t.Any], *, alone: bool) -> list[Finding]:
             continue
         near = near_names.alike(name, sorted(short_names()), 1, _NEAR)
         remedy = f"Did you mean {near[0]}?" if near else "Remove it."
-        if name in _override_keys():
+        if whole := _ending(name):
+            remedy = f"Did you mean {near_names.either(whole)}?"
+        elif name in _override_keys():
             remedy = f'It is a key of k8s_dgx_overrides: -e \'{{"k8s_dgx_overrides": {{"{name}": …}}}}\''
         severity: Severity = "error" if alone or near else "warning"
         message = "no playbook of this collection reads a variable of this name."

@@ -93,3 +93,9 @@ def test_a_key_of_the_overrides_says_where_it_belongs() -> None:
 def test_short_names_and_names_of_others_pass() -> None:
     names = ("sparks", "sort", "log", "log_text", "before", "after", "ansible_user", "k8s_dgx_recipe", "_raw_params")
     assert variable_names.short(dict.fromkeys(names, "1"), alone=True) == []
+
+
+@pytest.mark.parametrize("name", ["recipe", "model_profile", "free_gib"])
+def test_a_name_without_its_prefix_is_told_with_it(name: str) -> None:
+    [found] = variable_names.short({name: "x"}, alone=True)
+    assert (found.severity, found.remedy) == ("error", f"Did you mean k8s_dgx_{name}?")
