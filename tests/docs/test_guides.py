@@ -36,6 +36,7 @@ OTHERS = {
     "ansible-doc",
     "ansible-inventory",
     "tar",
+    "umask",
     "make",
     "lab/lab",
     "kubectl",

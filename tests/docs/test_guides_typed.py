@@ -1,6 +1,7 @@
 """Every command of README and of every guide is typed as it is printed, where the text has it typed, and ends as it says.
 
-typed.yml has a row for each, in the text's order: what must be printed and the exit status, or why it is not typed here.
+typed.yml has a row for each, in the text's order: what must be printed and the exit status, which other test types it, or why it is
+not typed.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ def test_each_command_has_its_row() -> None:
     assert rows == {name: [" ".join(command.split()) for command in own] for name, own in told.items() if own}
     for own in ROWS.values():
         for row in own["rows"]:
-            assert ("not" in row) != ("says" in row), row
-            for place in re.findall(r"\b(?:tests|benchmarks)/[\w./]*\w", row.get("not", "")):
+            assert len({"not", "by", "says"} & set(row)) == 1, row
+            places = re.findall(r"\b(?:tests|benchmarks)/[\w./]*\w", row.get("not", row.get("by", "")))
+            assert places or "by" not in row, row
+            for place in places:
                 assert (ROOT / place).exists(), f"{row['type']}: {place}"
 
 
@@ -59,7 +62,7 @@ def test_a_guides_commands_end_as_it_says(name: str, tmp_path: pathlib.Path) -> 
             typed = place.type(command, own["at"])
             assert not typed.status, f"$ {command}\n{typed.printed}"
         for row, command in zip(own["rows"], printed(name), strict=True):
-            if "not" in row:
+            if "says" not in row:
                 continue
             typed = place.type(command, row.get("at", own["at"]))
             print(f"{typed.seconds:5.1f} s [{typed.status}] {command}")

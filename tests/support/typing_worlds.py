@@ -54,9 +54,9 @@ class Typed(t.NamedTuple):
     status: int
 
 
-def keyed(request: Request) -> Answer:
-    """Answer as a model server that wants the key."""
-    if request.headers.get("authorization") != f"Bearer {KEY}":
+def keyed(request: Request, file: pathlib.Path) -> Answer:
+    """Answer as a model server that wants the key of this file, which the owner made."""
+    if request.headers.get("authorization") != f"Bearer {file.read_text(encoding='utf-8').strip()}":
         return [_whole({"error": {"message": "Unauthorized", "code": 401}}, "401 Unauthorized")]
     return answered(request)
 
@@ -179,7 +179,7 @@ class Guide:
         """Do in discover's inventory what README says, and give it a cluster whose served model is a script."""
         (self.place / "evening").mkdir()
         self.cluster = kube_owner.Owner(self.place / "evening", count=2, topology="direct", vf_count=4)
-        self._model(self.cluster, keyed)
+        self._model(self.cluster, lambda request: keyed(request, folder / "api-key"))
         inventory = folder / "inventory"
         hosts, group = inventory / "hosts.yml", inventory / "group_vars" / "dgx.yml"
         hosts.write_text(re.sub(r"(?m)^    # (?!K3s)", "    ", hosts.read_text(encoding="utf-8")), encoding="utf-8")
