@@ -85,7 +85,7 @@ def stray(extra: t.Mapping[str, t.Any]) -> list[Finding]:
             "error",
             "-e",
             f"{rest[:80]!r} is not NAME=VALUE, and would be ignored: -e separates its values by spaces.",
-            "Quote a value with spaces: -e \"NAME='a value'\". Save a command line, a recipe or a log in a file, and give "
+            "Put a value with spaces in quotes: -e \"NAME='a value'\". Save a command line, a recipe or a log in a file, and give "
             "the file's path.",
         )
     ]
