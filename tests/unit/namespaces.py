@@ -90,12 +90,14 @@ class Host:
         self.name, self.address = name, address
         self.folder = lan.folder / name
         self.folder.mkdir(parents=True)
-        etc = self.folder / "etc"
+        etc, lib = self.folder / "etc", self.folder / "lib"  # a Python may lie below /usr/local/lib
         veth = f"v{address.rpartition('.')[2]}"
         setup = f"""
             cp -a /etc {etc} && mount --bind {etc} /etc
             mount -t tmpfs -o size={var_mib}m,mode=755 var /var/lib
             mount -t tmpfs -o mode=755 bin /usr/local/bin
+            mkdir {lib} && mount -t tmpfs -o mode=755 lib {lib} && mkdir {lib}/own {lib}/work
+            mount -t overlay -o lowerdir=/usr/local/lib,upperdir={lib}/own,workdir={lib}/work lib /usr/local/lib
             mount -t tmpfs -o mode=755 run /run
             mount -t tmpfs cgroup /sys/fs/cgroup && echo 'cpu io memory pids' > /sys/fs/cgroup/cgroup.controllers
             mkdir -p /etc/systemd/system
