@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 import sys
 import time
 
@@ -12,6 +13,7 @@ import pytest
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.arrivals import Arrivals
 
+STAMPS = 35  # Linux: SO_TIMESTAMPNS
 Pieces = list[tuple[bytes, float]]
 
 
@@ -21,6 +23,21 @@ def pair() -> tuple[socket.socket, socket.socket]:
         here = socket.create_connection(server.getsockname())
         here.setblocking(False)
         return here, server.accept()[0]
+
+
+async def stamped() -> None:
+    """Wait until the kernel records when a packet came: it begins some time after it was first asked to, on a busy machine later."""
+    until = time.monotonic() + 10
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+        while time.monotonic() < until:
+            probe.sendto(b".", probe.getsockname())
+            await asyncio.sleep(0.05)
+            _data, notes, _flags, _from = probe.recvmsg(1, 128)
+            seconds, nanoseconds = struct.unpack("@ll", notes[0][2]) if notes else (time.time(), 0)
+            if time.time() - seconds - nanoseconds / 1e9 > 0.04:
+                return
 
 
 async def read(count: int, sent: bytes, busy_s: float = 0.0) -> tuple[list[Pieces], list[bool], float]:
@@ -45,10 +62,9 @@ async def read(count: int, sent: bytes, busy_s: float = 0.0) -> tuple[list[Piece
                     lambda exc, number=number: at_end(number, exc),
                 )
             )
-        # The kernel records timestamps only some time after they were enabled.
         for _here, there in pairs:
             there.sendall(b".")
-        await asyncio.sleep(0.2)
+        await (stamped() if sys.platform == "linux" else asyncio.sleep(0.2))
         for place in range(len(sent)):
             for _here, there in pairs:
                 there.sendall(sent[place : place + 1])
