@@ -10,12 +10,11 @@ All sizes are GiB of one rank. vLLM's are of what is alive at once in its layers
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
 from .model import Facts, Linear, Parallelism
-from .vllm_cache import MLA_BLOCK
+from .vllm_cache import MLA_BLOCK, asked_block
 
 VLLM_REQUESTS = 256  # vLLM 0.26.0 engine/arg_utils.py, get_batch_defaults, where NVML tells no memory, as on a Spark
 # The residual, a layer's input and output, and the one before it.
@@ -24,12 +23,15 @@ CUBLAS_WORKSPACE = 2**25 / GIB  # PyTorch's, from compute capability 9.0 on (ate
 CONTEXT_ROWS = 2**16  # of latent attention
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Bytes per request and vocabulary entry while vLLM samples: without speculation, and with it."""
+def running(settings: t.Mapping[str, t.Any]) -> int:
+    """Return how many requests vLLM runs at once."""
+    return int(settings.get("max_running_requests") or VLLM_REQUESTS)
 
-    plain: float
-    drafts: float
+
+def context(facts: Facts, settings: t.Mapping[str, t.Any]) -> int:
+    """Return the context in tokens: the model's own where none is set, or the engine chooses it."""
+    length = settings.get("context_length")
+    return length if isinstance(length, int) and length > 0 else facts.native_context
 
 
 def prefill_chunk(facts: Facts, tokens: int, copies: float) -> float:
@@ -42,9 +44,11 @@ def prefill_chunk(facts: Facts, tokens: int, copies: float) -> float:
 
 
 def profile_run(
-    facts: Facts, tokens: int, parallelism: Parallelism, settings: t.Mapping[str, t.Any], sampled: Sampled
+    facts: Facts, tokens: int, parallelism: Parallelism, settings: t.Mapping[str, t.Any], sampled: float
 ) -> float:
-    """Return the peak of vLLM's profile run: in its widest layer, or while it samples. tokens: of a batch.
+    """Return the peak of vLLM's profile run: in its widest layer, or while it samples.
+
+    tokens: of a batch. sampled: bytes per request and vocabulary entry while it samples.
 
     The experts' buffers are kept from layer to layer.
     """
@@ -101,23 +105,19 @@ def _latent(facts: Facts, tokens: int, parallelism: Parallelism, settings: t.Map
     """
     if facts.mla is None:
         return 0.0
-    requests = int(settings.get("max_running_requests") or VLLM_REQUESTS)
-    page = int(settings.get("block_size") or settings.get("page_size") or MLA_BLOCK)
-    length = int(settings.get("context_length") or facts.native_context)
-    rows = max(min(max(8 * length, 4 * requests * page), CONTEXT_ROWS), requests * page)
+    blocks = running(settings) * (asked_block(settings) or MLA_BLOCK)  # tokens, where each request has one
+    rows = max(min(max(8 * context(facts, settings), 4 * blocks), CONTEXT_ROWS), blocks)
     mla, heads = facts.mla, facts.mla.heads / parallelism.tp
-    context = rows * heads * (mla.nope_dim + mla.v_dim)
+    laid_out = rows * heads * (mla.nope_dim + mla.v_dim)
     batch = tokens * (heads * (mla.nope_dim + mla.rope_dim + mla.v_dim) + HIDDEN_COPIES * facts.hidden_size)
-    return (context + batch) * 2 / GIB
+    return (laid_out + batch) * 2 / GIB
 
 
-def _samples(facts: Facts, tokens: int, settings: t.Mapping[str, t.Any], sampled: Sampled) -> float:
+def _samples(facts: Facts, tokens: int, settings: t.Mapping[str, t.Any], sampled: float) -> float:
     """As many requests as may run at once are sampled, each over the whole vocabulary on every rank.
 
     vLLM 0.26.0 v1/worker/gpu_model_runner.py, profile_run and _dummy_sampler_run.
     """
     if facts.diffusion:  # `Sampler`
         return 0.0
-    requests = min(int(settings.get("max_running_requests") or VLLM_REQUESTS), tokens)
-    size = sampled.drafts if settings.get("speculative_algorithm") else sampled.plain
-    return requests * facts.vocab_size * size / GIB
+    return min(running(settings), tokens) * facts.vocab_size * sampled / GIB

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import GIB
 
-from .activations import VLLM_REQUESTS, Sampled, prefill_chunk, profile_run
+from .activations import context, prefill_chunk, profile_run, running
 from .model import Facts, Format, Nvfp4Layout, Parallelism, gpu_bytes, kv_bytes, scale_bytes, state_bytes
 from .vllm_cache import BLOCK, Kind, Layout
 
@@ -256,10 +256,10 @@ def demand(
         weights, origin = measured_weights
     chunk = int(settings.get("chunked_prefill_size") or 8192)
     if chunk <= 0:  # SGLang: -1 disables chunking, so a prompt is one chunk
-        length = settings.get("context_length")
-        chunk = length if isinstance(length, int) else facts.native_context
+        chunk = context(facts, settings)
     if engine == "vllm":
-        activations = profile_run(facts, chunk, parallelism, settings, Sampled(assumed.sampled, assumed.sampled_drafts))
+        sampled = assumed.sampled_drafts if settings.get("speculative_algorithm") else assumed.sampled
+        activations = profile_run(facts, chunk, parallelism, settings, sampled)
     else:
         activations = prefill_chunk(facts, chunk, assumed.activation_copies)
     if engine == "vllm" and facts.vision and not text_only:
@@ -412,7 +412,7 @@ def vllm_pools(
         beside += need.graphs
     floor = (need.weights + beside) / total
     ceiling = min(free / total, 1.0)
-    requests = int(settings.get("max_running_requests") or VLLM_REQUESTS)
+    requests = running(settings)
     cache = cache or Layout((Kind(1, need.kv_bytes_token * BLOCK, BLOCK),), need.kv_bytes_token * BLOCK, 0)
     length = max(context_length, 1)
     wanted = cache.request(length) * requests * cache.block_bytes / GIB

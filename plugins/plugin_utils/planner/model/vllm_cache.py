@@ -128,6 +128,12 @@ def _token_bytes(a: Attention, dtype: str, parallelism: Parallelism) -> float:
     return max(a.kv_heads / parallelism.tp, 1) * (a.head_dim + a.values) * KV_BYTES.get(dtype, 2.0)
 
 
+def asked_block(settings: t.Mapping[str, t.Any]) -> int | None:
+    """Return the tokens of a block that are asked for; None if the engine chooses."""
+    asked = settings.get("block_size") or settings.get("page_size")
+    return asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else None
+
+
 def kinds(
     facts: Facts,
     parallelism: Parallelism,
@@ -146,8 +152,7 @@ def kinds(
     lengthen its convolution's state, and take a state each. aligned: blocks stay a multiple of the requested size.
     """
     dtype = str(settings.get("kv_cache_dtype", "auto"))
-    asked = settings.get("block_size") or settings.get("page_size")
-    block = asked if isinstance(asked, int) and not isinstance(asked, bool) and asked > 0 else None
+    block = asked_block(settings)
     if facts.compressed:
         latent = [replace(c, layers=math.ceil(c.layers / parallelism.pp)) for c in facts.compressed]
         if head and facts.head and facts.head.compressed:

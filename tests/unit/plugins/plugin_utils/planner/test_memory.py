@@ -309,6 +309,14 @@ def test_vllm_pads_experts_in_mxfp4(tp: int, gib: float) -> None:
     assert found["weights_gib"] == pytest.approx(gib, rel=0.01)
 
 
+def test_a_context_that_the_engine_chooses_is_profiled_as_the_model_s_own() -> None:
+    chosen, own = (
+        plan.launch_plan("glm-4.7-flash-vllm", {}, {"settings": {"max_model_len": length}})["memory"]["activations_gib"]
+        for length in ("auto", 202752)
+    )
+    assert chosen == own > 0
+
+
 def test_vllm_profiles_as_many_pictures_as_a_batch_has_room_for() -> None:
     """Its log with 65536 batched tokens: `profiled with 4 image items`, and with 8192 one, of 16384 tokens each."""
     wide, usual, narrow = (
