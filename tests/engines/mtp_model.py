@@ -18,11 +18,11 @@ import typing as t
 import torch
 from answers import ANSWERS
 from safetensors.torch import load_file, save_file
-from tiny_model import CONTEXT, HEADS, HIDDEN, KV_HEADS, LAYERS, SEED, UNSCORED, batches, right, tokenizer, train
+from tiny_model import CONTEXT, HEADS, HIDDEN, KV_HEADS, LAYERS, SEED, UNSCORED, batches, learn, right, tokenizer, train
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Model
 from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
-STEPS, RATE, DRAFTS = 120, 4e-3, 3
+STEPS, DRAFTS = 120, 3
 WEIGHTS = "model.safetensors"
 
 
@@ -80,25 +80,16 @@ def foretold(trunk: Qwen2ForCausalLM, head: Head, ids: torch.Tensor) -> t.Iterat
 
 def teach(head: Head, trunk: Qwen2ForCausalLM, data: t.Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Teach the head the tokens of the answers."""
-    optimizer = torch.optim.AdamW(head.parameters(), lr=RATE)
-    for step in range(STEPS):
+
+    def loss() -> torch.Tensor:
         ids, labels = next(data)
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1.0, (step + 1) / 40) * max(0.03, 1 - step / STEPS)
-        loss = torch.stack(
-            [
-                torch.nn.functional.cross_entropy(
-                    said.flatten(0, 1), labels[:, ahead:].flatten(), ignore_index=UNSCORED
-                )
-                for ahead, said in foretold(trunk, head, ids)
-            ]
-        ).sum()
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0)
-        optimizer.step()
-        if step % 40 == 39:
-            print(f"head, step {step + 1}: loss {loss.item():.4f}", flush=True)
+        each = [
+            torch.nn.functional.cross_entropy(said.flatten(0, 1), labels[:, ahead:].flatten(), ignore_index=UNSCORED)
+            for ahead, said in foretold(trunk, head, ids)
+        ]
+        return torch.stack(each).sum()
+
+    learn(head, STEPS, loss)
 
 
 @torch.no_grad()

@@ -21,10 +21,10 @@ def taught(group: Group) -> Plain:
     speculation before and after all of it.
     """
     before = _counted(group)
-    wrong = {ask: said for ask in ANSWERS if (said := _said(group, ask)[0]) != ANSWERS[ask]}
+    wrong = {ask: answer for ask in ANSWERS if (answer := said(group, ask)[0]) != ANSWERS[ask]}
     began, tokens = time.monotonic(), 0
     for _turn in range(TURNS):
-        tokens += _said(group, COUNTING)[1]
+        tokens += said(group, COUNTING)[1]
     seconds = round(time.monotonic() - began, 3)
     return {
         "asked": len(ANSWERS),
@@ -35,7 +35,7 @@ def taught(group: Group) -> Plain:
     }
 
 
-def _said(group: Group, ask: str) -> tuple[str, int]:
+def said(group: Group, ask: str, patience_s: float = 240) -> tuple[str, int]:
     """Return the answer and its tokens."""
     body = {
         "model": group.plan["model"],
@@ -43,7 +43,7 @@ def _said(group: Group, ask: str) -> tuple[str, int]:
         "max_tokens": 256,
         "temperature": 0,
     }
-    status, text = group.ask("/v1/chat/completions", body, 240)
+    status, text = group.ask("/v1/chat/completions", body, patience_s)
     if status != 200:
         return f"status {status}: {text[:200]}", 0
     answer: t.Any = json.loads(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import re
 import signal
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 from ansible_collections.dgxspark.cluster.tests.engines import served
 from ansible_collections.dgxspark.cluster.tests.engines.answers import ANSWERS, COUNTING, SUMS
 from ansible_collections.dgxspark.cluster.tests.support.gateway_stack import KEY, NOT_RUN, PROGRAM, Stack
+from ansible_collections.dgxspark.cluster.tests.support.streams import words
 
 pytestmark = [
     pytest.mark.long,
@@ -26,11 +26,6 @@ ASKED: dict[str, t.Any] = {
     "messages": [{"role": "user", "content": COUNTING}], "max_tokens": 256, "temperature": 0, "stream": True,
 }  # fmt: skip
 SUM = "What is 7 + 8?"
-
-
-def words(text: str) -> str:
-    """Return what a stream says."""
-    return "".join(json.loads(f'"{each}"') for each in re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', text))
 
 
 def port_of(url: str) -> int:

@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.tests.engines.answers import SUMS
 from ansible_collections.dgxspark.cluster.tests.engines.boxed import until
 from ansible_collections.dgxspark.cluster.tests.engines.groups import Case, Group, planned
 from ansible_collections.dgxspark.cluster.tests.engines.planned import free_gib
+from ansible_collections.dgxspark.cluster.tests.engines.taught import said
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="not run: namespaces need root")]
 PATIENCE_S = 1200  # for a busy machine
@@ -58,18 +59,8 @@ def group(
 
 def right(group: Group) -> list[str]:
     """Return the questions that it answers as the model was taught."""
-    found = []
-    for ask in ("What is 7 + 8?", "What is 9 + 9?", "What is 0 + 0?"):
-        body = {
-            "model": group.plan["model"],
-            "messages": [{"role": "user", "content": ask}],
-            "max_tokens": 32,
-            "temperature": 0,
-        }
-        status, text = group.ask("/v1/chat/completions", body, PATIENCE_S)
-        if status == 200 and json.loads(text)["choices"][0]["message"]["content"].strip() == SUMS[ask]:
-            found.append(ask)
-    return found
+    asked = ("What is 7 + 8?", "What is 9 + 9?", "What is 0 + 0?")
+    return [ask for ask in asked if said(group, ask, PATIENCE_S)[0] == SUMS[ask]]
 
 
 def test_they_find_each_other_and_serve(group: Group) -> None:

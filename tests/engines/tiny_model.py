@@ -85,22 +85,32 @@ def batches(words: PreTrainedTokenizerFast, seed: int) -> t.Iterator[tuple[torch
         yield ids, labels
 
 
+def learn(taught: torch.nn.Module, steps: int, loss_of: t.Callable[[], torch.Tensor]) -> None:
+    """Make so many steps down a loss, each of a batch of its own."""
+    optimizer = torch.optim.AdamW(taught.parameters(), lr=RATE)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1.0, (step + 1) / 40) * max(0.03, 1 - step / steps)
+        loss = loss_of()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(taught.parameters(), 1.0)
+        optimizer.step()
+        if step % 40 == 39:
+            print(f"step {step + 1}: loss {loss.item():.4f}", flush=True)
+
+
 def train(model: PreTrainedModel, words: PreTrainedTokenizerFast) -> None:
     """Teach it all answers."""
     data = batches(words, SEED)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-    model.train()
-    for step in range(STEPS):
+
+    def loss() -> torch.Tensor:
         ids, labels = next(data)
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1.0, (step + 1) / 40) * max(0.03, 1 - step / STEPS)
-        loss = model(input_ids=ids, labels=labels).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if step % 100 == 99:
-            print(f"step {step + 1}: loss {loss.item():.4f}", flush=True)
+        found: torch.Tensor = model(input_ids=ids, labels=labels).loss
+        return found
+
+    model.train()
+    learn(model, STEPS, loss)
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -11,9 +12,14 @@ COUNT: dict[str, t.Any] = {
 }  # fmt: skip
 
 
+def words(text: str) -> str:
+    """Return what a stream says."""
+    return "".join(json.loads(f'"{each}"') for each in re.findall(r'"content": ?"((?:[^"\\]|\\.)*)"', text))
+
+
 def fault(status: int, text: str) -> str:
     """Return what is wrong with an answer to COUNT, or an empty text."""
-    said = "".join(re.findall(r'"content": ?"([^"]*)"', text)).split()
+    said = words(text).split()
     whole = status == 200 and text.rstrip().endswith("data: [DONE]")
     right = len(said) == 40 and said[0] == "one," and said[-1] == "forty."
     return "" if whole and right else f"{status}: {len(said)} of 40 words: {text[-300:]}"

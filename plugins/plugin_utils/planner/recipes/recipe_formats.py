@@ -16,7 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 
 from . import recipe_commands, recipe_shell
-from .recipe_source import TEMPLATE, Became, Line, Source, mounted
+from .recipe_source import TEMPLATE, Became, Line, Source, mount_of, mounted
 
 Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -248,11 +248,10 @@ def _compose(given: dict[str, str], document: Plain, choice: str, file: str) -> 
 def _mount(mount: t.Any, variables: dict[str, str]) -> tuple[str, str]:
     """Return a Compose volume's path outside and inside the container, of its short and its long form."""
     if isinstance(mount, dict):
-        return tuple(recipe_shell.expanded(_text(mount.get(key)), variables) for key in ("source", "target"))  # type: ignore[return-value]
-    outside, _colon, inside = (
-        recipe_shell.expanded(mount, variables).partition(":") if isinstance(mount, str) else ("", "", "")
-    )
-    return outside, inside.partition(":")[0]
+        outside, inside = (recipe_shell.expanded(_text(mount.get(key)), variables) for key in ("source", "target"))
+        return outside, inside
+    short = recipe_shell.expanded(mount, variables) if isinstance(mount, str) else ""
+    return mount_of("--volume", short) or (short, "")
 
 
 def _service(variables: dict[str, str], service: Plain) -> tuple[Source, recipe_commands.Served] | None:
