@@ -9,6 +9,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import typing as t
 from dataclasses import dataclass, field
 
@@ -94,6 +95,34 @@ def test_garbage_ends_with_another_status_and_the_report_is_there(
         == "garbage"
     )
     assert "<h1>Garbage</h1>" in (tmp_path / "b.html").read_text(encoding="utf-8")
+
+
+def test_tokens_per_joule_of_a_server_that_this_inventory_does_not_serve(
+    server: ManyServer, bench: t.Callable[..., tuple[int, str]], tmp_path: pathlib.Path
+) -> None:
+    """The owner says whose power it is. A host that is none of the play's, or none at all, is refused before anything is asked."""
+    hosts = f"ansible_connection=local ansible_python_interpreter={sys.executable}"
+    (tmp_path / "hosts").write_text(f"[dgx]\nspark1 {hosts}\nspark2 {hosts}\nspark3 {hosts}\n", encoding="utf-8")
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'NVIDIA GB10, P0, 2400, 3003, 40.0, 50, 96'\n", encoding="utf-8")
+    program.chmod(0o755)
+    extra = {"dgxspark_bench_url": server.url, "dgxspark_bench_levels": [2], "dgxspark_report_file": "b.json"}
+    for wrong, said in (
+        ("spark1,spark9", "no host of this play: spark9. Hosts: spark1, spark2, spark3"),
+        ([], "it is empty"),
+    ):
+        code, output = bench({**extra, "dgxspark_bench_hosts": wrong}, "-i", "hosts")
+        assert code != 0 and said in output, output
+    code, output = bench({"dgxspark_bench_hosts": "spark1"}, "-i", "hosts")
+    assert code != 0 and "of a model that this inventory serves they are known. Leave it out" in output, output
+    assert not server.requests
+    server.answering = lambda request: [0.17 if step == 0.004 else step for step in sound(request)]  # 5 s an answer
+    code, output = bench({**extra, "dgxspark_bench_hosts": "spark1, spark2"}, "-i", "hosts")
+    report = json.loads((tmp_path / "b.json").read_text(encoding="utf-8"))
+    assert (code, report["power"]) == (0, {"hosts": ["spark1", "spark2"], "problem": None}), output
+    assert report["workloads"][0]["levels"][0]["energy"]["watts"] == pytest.approx(80)
+    assert "tok/J" in output
 
 
 @pytest.mark.more
