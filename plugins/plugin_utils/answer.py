@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import values
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import node_python
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import node_python, unreached
 
 LONG = 5.0  # seconds from which a step's time is said
 _FRAME = re.compile(
@@ -20,15 +20,6 @@ _FRAME = re.compile(
 # An exception that was raised for another one is followed by that one, and so is what the system said of it.
 _CAUSES = re.compile(r"(?s)^(.{10,}?): (?=\1)")
 _SYSTEM = re.compile(r": \[Errno \d+\] [^\n]*$")
-_SSH = re.compile(r"^Failed to connect to the host via ssh: (?:ssh: )?connect to host (\S+) port (\d+): (.+)$")
-_TRIES = {
-    "timed out": "Is it on, and is this its address?",
-    "No route": "Is it on, and is this its address?",
-    "refused": "It answers, but runs no ssh server on that port.",
-    "Permission denied": "It refuses this user or key: name its user with `-u NAME`, or install your key with `ssh-copy-id NAME@ADDRESS`.",
-    "resolve": "Its name cannot be resolved here: set its address in the inventory (ansible_host).",
-    "Host key verification": "Its key is not known here, or has changed: `ssh ADDRESS` shows it.",
-}
 _ROLE = re.compile(r"^[\w.]+ : ")
 _OUTPUT = 10  # lines of a failed command's output
 
@@ -44,13 +35,6 @@ def seconds(value: float) -> str:
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sort spark2 before spark10."""
     return [(int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
-def unreached(result: Plain) -> tuple[str, str]:
-    """Return why a host does not answer, in one line, and its address if ssh says it."""
-    line = " ".join(reason(result).split())
-    found = _SSH.match(line)
-    return (f"ssh, port {found[2]}: {found[3]}", found[1]) if found else (line[:300], "")
 
 
 def reason(result: Plain) -> str:
@@ -100,15 +84,15 @@ class Told:
         """Note a host that does not answer; each is said once in a run."""
         if host not in self.seen:
             self.seen.add(host)
-            line, address = unreached(result)
+            line, address = unreached.short(reason(result))
             host = f"{host} ({address})" if address not in ("", host) else host
             self.gone.setdefault(line, []).append(host)
 
     def flush(self, now: float) -> list[str]:
         """Return the lines about the step, and forget them."""
         lines = [f"not reached  {', '.join(sorted(hosts, key=_natural))}: {why}" for why, hosts in self.gone.items()]
-        tries = [tip for sign, tip in _TRIES.items() if any(sign in why for why in self.gone)]
-        lines += [f"  {tip}" for tip in dict.fromkeys(tries)]
+        known = [found for why in self.gone if (found := unreached.why(why)) != unreached.UNKNOWN]
+        lines += [f"  {found.remedy}" for found in dict.fromkeys(known)]
         took = f" ({seconds(now - self.began)})" if now - self.began >= LONG else ""
         for diff, hosts in self.diffs.items():
             lines += [f"{self.step}: {', '.join(sorted(dict.fromkeys(hosts), key=_natural))}", diff]

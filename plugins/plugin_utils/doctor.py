@@ -29,6 +29,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import (
     known_bad,
     looks,
     signatures,
+    unreached,
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, period, together, why
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.changes import changes
@@ -115,15 +116,10 @@ def _nodes(state: SiteState) -> t.Iterator[Diagnosis]:
                 "Give Ansible root on it (become: true; -K where sudo asks for a password), or fix what the error names.",
             )
         elif absent and absent[1]:
+            known = unreached.why(absent[0])
+            ranks = ("Every model that has a rank there is down, though its health page may say otherwise.",)
             yield Diagnosis(
-                "node.down",
-                "error",
-                name,
-                f"{absent[0]}.",
-                "It is off, hangs, or cannot be reached over ssh; or reading it failed.",
-                "Check whether it answers ping and ssh. If it answers only ping, it has most likely run out of memory, and "
-                "must be power-cycled.",
-                follows=("Every model that has a rank there is down, though its health page may say otherwise.",),
+                known.id, "error", name, f"{absent[0]}.", known.cause, known.remedy, follows=ranks if known.off else ()
             )
         elif name in state.health_errors:
             message = state.health_errors[name]

@@ -20,6 +20,7 @@ FILES = (
     *(ROOT / f"plugins/plugin_utils/verify/{name}.py" for name in ("links", "traffic", "outliers")),
     ROOT / "plugins/plugin_utils/doctor.py",
     ROOT / "plugins/plugin_utils/doctor_hardware.py",
+    ROOT / "plugins/plugin_utils/unreached.py",
 )
 LAYERS = [
     "arp",

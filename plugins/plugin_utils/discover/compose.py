@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, Function
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import unreached
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover import cables
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.networks import Networks, networks
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.discover.seen import Seen, functions_by_slot
@@ -130,13 +131,16 @@ def _unread(seen: t.Sequence[Seen]) -> t.Iterator[Finding]:
         if host.node is None:
             by.setdefault((host.error or "no answer").rstrip("."), []).append(host.shown)
     for why, hosts in by.items():
+        known = unreached.why(why)
         told = "it could not be read" if len(hosts) == 1 else "they could not be read"
         yield Finding(
             "nodes.unread",
             "error",
             ", ".join(hosts),
             f"{told}: {why}.",
-            "Bring it up, check that ssh and sudo work there (-u USER, -K), or leave it out of -i.",
+            "Bring it up, check that ssh and sudo work there (-u USER, -K), or leave it out of -i."
+            if known == unreached.UNKNOWN
+            else f"{known.remedy} Or leave it out of -i.",
         )
 
 

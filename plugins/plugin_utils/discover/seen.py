@@ -18,7 +18,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Function,
     Node,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import unreached
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import unreached
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import reason
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import Hardware
 
 Plain = t.Mapping[str, t.Any]
@@ -91,7 +92,7 @@ def read_seen(hosts: t.Mapping[str, Plain], keep_names: bool) -> list[Seen]:
         heard = tuple(read_in(Heard, one, f"{typed}: links") for one in links)
         unread = tuple((str(what), str(why)) for what, why in left.items())
         name = typed if keep_names else f"spark{number}"
-        error = unreached({"msg": str(plain["error"])})[0] if plain.get("error") else None
+        error = unreached.short(reason({"msg": str(plain["error"])}))[0] if plain.get("error") else None
         found.append(Seen(name, typed, reach, error, heard=heard, unread=unread, **parts))
     return found
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import pathlib
+import shutil
+import socket
 
 import pytest
 
@@ -72,14 +75,54 @@ def test_nodes_that_are_down_are_findings_beside_those_of_the_others(owner: Owne
     code, output, report = owner.doctor({"spark1": HERE, "spark2": DOWN}, topology="switch")
     assert code not in (0, 250), output
     assert {finding["id"] for finding in report["findings"] if finding["severity"] == "error"} == {
-        "node.down",
+        "node.no-ssh",
         "function.missing",
     }
-    down = next(finding for finding in report["findings"] if finding["id"] == "node.down")
+    down = next(finding for finding in report["findings"] if finding["id"] == "node.no-ssh")
     assert down["where"] == "spark2" and "127.0.0.1" in down["symptom"]
     assert [host["status"] for host in report["hosts"]] == ["seen", "not seen"]
     assert output.count(report["headline"]) == 1
     assert "UNREACHABLE" in output
+
+
+@pytest.mark.more
+def test_each_way_in_which_a_node_is_not_reached_has_its_own_remedy(owner: Owner) -> None:
+    """By the real ssh, but for the login, which wants a server: a stand-in says there what OpenSSH's says."""
+    with socket.socket() as full, socket.socket() as silent, contextlib.ExitStack() as waiting:
+        for listening, length in ((full, 0), (silent, 8)):
+            listening.bind(("127.0.0.1", 0))
+            listening.listen(length)
+        for _each in range(3):  # so nobody else gets into its queue
+            taken = waiting.enter_context(socket.socket())
+            taken.setblocking(False)
+            taken.connect_ex(full.getsockname())
+        denied = "me@192.0.2.4: Permission denied (publickey)."
+        ssh = owner.tools / "ssh"
+        ssh.write_text(
+            f'#!/bin/sh\ncase "$*" in *192.0.2.4*) echo \'{denied}\' >&2; exit 255;; esac\nexec {shutil.which("ssh")} "$@"\n'
+        )
+        ssh.chmod(0o755)
+        quick = {"ansible_ssh_common_args": "-o ConnectTimeout=2"}
+        hosts = {
+            "name": {"ansible_host": "no-such-node.invalid"},
+            "refused": {"ansible_host": "127.0.0.1", "ansible_port": 1},
+            "login": {"ansible_host": "192.0.2.4"},
+            "off": {"ansible_host": "127.0.0.1", "ansible_port": full.getsockname()[1]},
+            "hangs": {"ansible_host": "127.0.0.1", "ansible_port": silent.getsockname()[1]},
+        }
+        code, output, report = owner.doctor({name: own | quick for name, own in hosts.items()}, topology="switch")
+    assert code not in (0, 250), output
+    told = {finding["where"]: finding for finding in report["findings"] if finding["id"].startswith("node.")}
+    assert {name: finding["id"] for name, finding in told.items()} == {
+        "name": "node.name",
+        "refused": "node.no-ssh",
+        "login": "node.login",
+        "off": "node.down",
+        "hangs": "node.hangs",
+    }
+    assert len({finding["remedy"] for finding in told.values()}) == len(hosts)
+    assert {name for name, finding in told.items() if "power" in finding["remedy"]} == {"off", "hangs"}
+    assert "Could not resolve hostname no-such-node.invalid" in told["name"]["symptom"]
 
 
 @pytest.mark.more

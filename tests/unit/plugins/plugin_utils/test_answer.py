@@ -99,7 +99,7 @@ def test_a_host_that_does_not_answer_is_one_line_in_a_run() -> None:
     for host in ("spark1", "spark2"):
         told.lose(host, {"msg": "Failed to connect to the host via ssh:\nconnection timed out"})
     said = told.start("Read more", 1.0)
-    assert said[0] == "not reached  spark1, spark2: Failed to connect to the host via ssh: connection timed out"
+    assert said[0] == "not reached  spark1, spark2: ssh: connection timed out"
     assert "Is it on" in said[1] and len(said) == 2
     told.lose("spark1", {"msg": "Failed to connect to the host via ssh"})
     assert told.flush(2.0) == []
@@ -115,13 +115,17 @@ def test_hosts_that_fail_alike_are_one_line_with_their_addresses_and_what_to_try
         "192.0.2.4", {"msg": "Failed to connect to the host via ssh: ssh: connect to host 192.0.2.4 port 22: refused"}
     )
     told.lose("spark3", {"msg": "Failed to connect to the host via ssh: me@192.0.2.3: Permission denied (publickey)."})
-    first, address, second, *tips = told.flush(2.0)
+    unknown = "Failed to connect to the host via ssh: ssh: Could not resolve hostname node5: Name or service not known"
+    told.lose("spark5", {"msg": unknown})
+    first, address, second, name, *tips = told.flush(2.0)
     assert first == (
         "not reached  spark1 (192.0.2.1), spark2 (192.0.2.2), spark10 (192.0.2.10): ssh, port 22: Connection timed out"
     )
     assert address == "not reached  192.0.2.4: ssh, port 22: refused"  # an address of -i is its own name
     assert second.startswith("not reached  spark3: ") and "Permission denied" in second
-    assert len(tips) == 3 and "ssh-copy-id" in tips[2]
+    assert name == "not reached  spark5: ssh: Could not resolve hostname node5: Name or service not known"
+    assert len(tips) == 4 and "ssh-copy-id" in tips[2] and "ansible_host" in tips[3]
+    assert [tip for tip in tips if "power" in tip] == tips[:1]
 
 
 def test_the_last_line_says_how_it_ended() -> None:

@@ -106,6 +106,38 @@ def test_when_all_are_down_that_is_what_it_says(cluster: Cluster) -> None:
     assert {what for _s, what, _w in found(cluster)} == {"node.down"}
 
 
+@pytest.mark.parametrize(
+    ("said", "finding", "remedy"),
+    [
+        ("ssh: Could not resolve hostname spark3: Name or service not known", "node.name", "ansible_host"),
+        ("ssh: Could not resolve hostname spark3: Temporary failure in name resolution", "node.name", "ansible_host"),
+        ("ssh: connect to host 192.0.2.3 port 2222: Connection refused", "node.no-ssh", "ansible_port"),
+        ("kex_exchange_identification: Connection closed by remote host", "node.no-ssh", "ssh server"),
+        ("me@192.0.2.3: Permission denied (publickey,password).", "node.login", "ssh-copy-id"),
+        ("Received disconnect from 192.0.2.3 port 22:2: Too many authentication failures", "node.login", "ssh-copy-id"),
+        ("Host key verification failed.", "node.host-key", "ssh-keygen -R"),
+        ("WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!", "node.host-key", "ssh-keygen -R"),
+        ("ssh: connect to host 192.0.2.3 port 22: Connection timed out", "node.down", "power"),
+        ("ssh: connect to host 192.0.2.3 port 22: No route to host", "node.down", "power"),
+        ("Connection timed out during banner exchange", "node.hangs", "power"),
+        (
+            "to use the 'ssh' connection type with passwords, you must install the sshpass program",
+            "node.down",
+            "by hand",
+        ),
+    ],
+)
+def test_what_is_advised_for_a_node_that_was_not_reached_fits_why(
+    cluster: Cluster, said: str, finding: str, remedy: str
+) -> None:
+    cluster.hosts["spark3"] = down(f"Failed to connect to the host via ssh: {said}")
+    cluster.hosts["spark4"] = down("off")  # why is unknown: no advice but to look
+    (one,) = (f for f in examine(cluster)["findings"] if f["where"] == "spark3")
+    assert (one["severity"], one["id"]) == ("error", finding)
+    assert remedy in one["remedy"] and said in one["symptom"]
+    assert ("power" in one["remedy"]) is (remedy == "power") is bool(one["follows"])
+
+
 def test_a_node_whose_health_could_not_be_read(cluster: Cluster) -> None:
     cluster.hosts["spark1"] |= {"health": None, "health_error": "boom"}
     assert found(cluster) == [("warning", "node.unread", "spark1")]
