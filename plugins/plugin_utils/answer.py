@@ -37,6 +37,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
+def _names(hosts: t.Iterable[str]) -> str:
+    return ", ".join(sorted(set(hosts), key=_natural))
+
+
 def reason(result: Plain) -> str:
     """Return why a task failed, without Ansible's frame around it."""
     if "censored" in result:
@@ -90,18 +94,18 @@ class Told:
 
     def flush(self, now: float) -> list[str]:
         """Return the lines about the step, and forget them."""
-        lines = [f"not reached  {', '.join(sorted(hosts, key=_natural))}: {why}" for why, hosts in self.gone.items()]
+        lines = [f"not reached  {_names(hosts)}: {why}" for why, hosts in self.gone.items()]
         known = [found for why in self.gone if (found := unreached.why(why)) != unreached.UNKNOWN]
         lines += [f"  {found.remedy}" for found in dict.fromkeys(known)]
         took = f" ({seconds(now - self.began)})" if now - self.began >= LONG else ""
         for diff, hosts in self.diffs.items():
-            lines += [f"{self.step}: {', '.join(sorted(dict.fromkeys(hosts), key=_natural))}", diff]
+            lines += [f"{self.step}: {_names(hosts)}", diff]
         if self.changed:
-            lines.append(f"changed  {self.step}: {', '.join(dict.fromkeys(self.changed))}{took}")
+            lines.append(f"changed  {self.step}: {_names(self.changed)}{took}")
         elif took and not self.errors and self.step:
             lines.append(f"done     {self.step}{took}")
         for why, hosts in self.errors.items():
-            lines += [f"FAILED   {self.step}: {', '.join(dict.fromkeys(hosts))}{took}"]
+            lines += [f"FAILED   {self.step}: {_names(hosts)}{took}"]
             lines += [f"  {line}" for line in why.splitlines()]
         self.changed, self.diffs, self.errors, self.gone, self.step = [], {}, {}, {}, ""
         return lines

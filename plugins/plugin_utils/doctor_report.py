@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, looks, signatures, unreached
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import doctor, looks, signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware as classes
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis, plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import tally as tally_of
@@ -38,7 +38,7 @@ def seen(facts: Plain | None, read: Plain | None, fault: str | None, health: Pla
         # A host that answers is up, even if its facts cannot be read (no root, a full disk).
         "reached": not read.get("unreachable") and not health.get("unreachable"),
         "facts": facts,
-        "error": None if facts else line(unreached.plain(fault or read.get("msg") or "no answer")),
+        "error": None if facts else line(fault or read.get("msg") or "no answer"),
         "health": whole,
         "health_error": None if whole or health.get("skipped") else line(health.get("msg") or "no answer"),
     }

@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 ROWS: dict[str, dict[str, t.Any]] = yaml.safe_load(
     (pathlib.Path(__file__).parent / "typed.yml").read_text(encoding="utf-8")
 )
-UGLY = re.compile(r"Traceback|Finalization of task args|object at 0x|\{\{ ")
+UGLY = re.compile(r"Traceback|Finalization of task args|object at 0x|\{\{ |\[WARNING\]")
 
 
 def printed(name: str) -> list[str]:

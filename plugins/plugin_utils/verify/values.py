@@ -22,7 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
     Vf,
     from_plain,
 )
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import answer
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import answer, unreached
 
 # warn: passed, but needs attention. unknown: it ran, but the result proves nothing.
 Status = t.Literal["pass", "warn", "fail", "unknown", "not run", "not applicable"]
@@ -222,7 +222,7 @@ class Evidence:
         if seen is None:
             return f"{host} is outside the limit", False
         if seen.node is None:
-            return f"{host} was not seen: {seen.error or 'no facts'}", True
+            return f"{host} was not seen: {unreached.plain(seen.error or 'no facts')}", True
         return None
 
     def not_on_host(self, end: End) -> tuple[str, bool] | None:

@@ -88,7 +88,7 @@ def test_a_diff_names_its_hosts_and_the_same_one_is_said_once() -> None:
         "-a\n+c\n",
         "Write the file: spark1",
         "-d\n",
-        "changed  Write the file: spark10, spark2, spark1",
+        "changed  Write the file: spark1, spark2, spark10",
     ]
     assert told.flush(2.0) == []
 

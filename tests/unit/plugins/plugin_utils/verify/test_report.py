@@ -69,12 +69,12 @@ def test_passed_means_that_nothing_failed_and_nothing_required_is_open(given_: l
 
 def test_a_host_that_is_down_leaves_the_proof_incomplete() -> None:
     cluster = Cluster(3)
-    cluster.lose("spark2", "Task failed: Failed to connect to the host via ssh")
+    cluster.lose("spark2", "Task failed: Failed to connect to the host via ssh: ssh: No route to host")
     report = cluster.outcome()
     valid(report)
     assert report["verdict"] == "incomplete"
     assert report["headline"].startswith("INCOMPLETE")
-    assert "spark2 was not seen: Failed to connect to the host via ssh" in report["headline"]
+    assert "spark2 was not seen: ssh: No route to host" in report["headline"]
     assert "PASS" not in report["headline"]
     assert set(statuses(report).values()) == {"not run"}
     # what could be shown was shown
