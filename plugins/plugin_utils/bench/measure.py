@@ -173,14 +173,11 @@ def judged(
         (alone.records, "requests of the greedy prompt alone"),
         (known.records, "known questions among the load's"),
     )
-    bad = [_garbage(records, what) for records, what in asked_of if any(r.status == "garbage" for r in records)]
-    failures = " ".join(
-        _failures(records, what) for records, what in asked_of if any(r.status == "failed" for r in records)
-    )
+    bad, failures = _garbage(asked_of), _failures(asked_of)
     errors = [sign for sign in signs if sign.severity == "error"]
     message = ""
     if bad or errors:
-        message = f"{load.n} at once: {' '.join([*bad, *(sign.message for sign in errors)])}"
+        message = f"{load.n} at once: {' '.join(filter(None, [bad, *(sign.message for sign in errors)]))}"
     elif failures or unjudged:
         message = f"{load.n} at once: {failures or ' '.join(f'{sign.message} {sign.remedy}' for sign in unjudged)}"
     return Result(
@@ -205,14 +202,27 @@ def _unknown(
     return [record for record in records if not across.holds(known.get(record.index), record.content)] + other
 
 
-def _garbage(records: t.Sequence[Record], what: str) -> str:
-    bad = [record for record in records if record.status == "garbage"]
-    return f"the answers to {len(bad)} of {len(records)} {what} are garbage: {bad[0].message}"
+def _garbage(asked_of: t.Iterable[tuple[t.Sequence[Record], str]]) -> str:
+    """Return of which requests the answers are garbage, and what the first of them is."""
+    found = [
+        (records, bad, what) for records, what in asked_of if (bad := [r for r in records if r.status == "garbage"])
+    ]
+    told = ", ".join(f"the answers to {len(bad)} of {len(records)} {what} are garbage" for records, bad, what in found)
+    return f"{told}: {found[0][1][0].message}" if found else ""
 
 
-def _failures(records: t.Sequence[Record], what: str) -> str:
-    failed = [record for record in records if record.status == "failed"]
-    return f"{len(failed)} of {len(records)} {what} failed ({', '.join(sorted(_causes(failed)))}). {failed[0].message}"
+def _failures(asked_of: t.Iterable[tuple[t.Sequence[Record], str]]) -> str:
+    """Return which requests failed; what happened is told once for each cause."""
+    found: list[str] = []
+    told: set[str] = set()
+    for records, what in asked_of:
+        failed = [record for record in records if record.status == "failed"]
+        causes = _causes(failed)
+        if failed:
+            why = "" if told.issuperset(causes) else f" {failed[0].message}"
+            found.append(f"{len(failed)} of {len(records)} {what} failed ({', '.join(sorted(causes))}).{why}")
+        told.update(causes)
+    return " ".join(found)
 
 
 def _causes(records: t.Sequence[Record]) -> dict[str, int]:

@@ -73,6 +73,7 @@ def test_garbage_fails_the_task_and_the_report_is_there(server: ManyServer) -> N
         "the answers to 2 of 2 requests of the greedy prompt alone are garbage",
     ]
     assert [words for words in said if words not in result["msg"]] == []
+    assert result["msg"].count("Stop using it") == 1
     (level,) = result["bench"]["workloads"][0]["levels"]
     assert (level["verdict"], level["figures"]["peak_tokens_per_s"]) == ("garbage", None)
 

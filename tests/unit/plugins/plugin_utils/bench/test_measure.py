@@ -185,6 +185,7 @@ def test_failed_greedy_requests_are_counted_and_decide(server: ManyServer) -> No
         assert (result.verdict, result.level.ok) == ("failed", n)
         assert f"{n} of {n} requests of the greedy prompt failed (tokens.http)" in result.message
         assert "2 of 2 requests of the greedy prompt alone failed" in result.message
+        assert result.message.count("See the server's log for the request.") == 1
         assert result.level.causes == {"tokens.http": n + 2}
         assert [sign.id for sign in result.signs] == (["bench.not-judged"] if n > 1 else [])
 
