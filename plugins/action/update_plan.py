@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import pathlib
+import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, read_in, read_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Firmware
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, line, read_in, read_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_plan import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, update
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, update, update_firmware
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 
 
@@ -37,13 +40,33 @@ class ActionModule(ControllerAction):
                 except (OSError, ValueError) as exc:
                     raise CollectionError(f"{note}: it is not the record of an update ({exc}). Remove it.") from exc
         dirs = self.owner_dirs()
+        known_bad = load_known_bad(dirs)
         made = update.plan(
             machines,
-            {str(name): str(version) for name, version in args["packages"].items()},
+            _versions(args["packages"]),
             hardware.update_rules(args["profile"], dirs),
-            load_known_bad(dirs),
+            known_bad,
             begun,
             canary=args["canary"] or None,
             restarts=args["restarts"],
+            parts=[self._firmware(args, known_bad, begun)],
+            only_stated=args["only_stated"],
         )
         return {**to_plain(made), "lines": update.plan_lines(made)}
+
+    def _firmware(self, args: Plain, known_bad: t.Sequence[Entry], begun: t.Mapping[str, update.Begun]) -> update.Part:
+        """Return the firmware's part."""
+        stated = _versions(args["firmware"])
+        read = self.of_hosts("__spark_update_firmware") if stated else {}
+        return update_firmware.plan(
+            {host: read_in(Firmware, seen["firmware"], f"{host}: firmware") for host, seen in read.items()},
+            stated,
+            known_bad,
+            begun,
+            restarts=args["restarts"],
+            stale={host: line(seen["stale"], 300) for host, seen in read.items() if seen.get("stale")},
+        )
+
+
+def _versions(given: Plain) -> dict[str, str]:
+    return {str(name): str(version) for name, version in given.items()}

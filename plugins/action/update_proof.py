@@ -8,11 +8,18 @@ from __future__ import annotations
 import json
 import pathlib
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Firmware
 from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_proof import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import children, hardware, update, update_proof
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import (
+    children,
+    hardware,
+    update,
+    update_firmware,
+    update_proof,
+)
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
 
@@ -59,5 +66,10 @@ class ActionModule(ControllerAction):
         then, now = (read_in(Health, read[name]["health"], f"{turn.host}: health") for name in ("health", "after"))
         dirs = self.owner_dirs()
         rules, bad = hardware.update_rules(profile, dirs), load_known_bad(dirs)
-        there = update.machine(read["relisted"]["stdout"], "", now)
-        return update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error))
+        there = update.machine(read["relisted"].get("stdout", ""), "", now)
+        found = update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error))
+        flashed = (self.of_host(turn.host, "__spark_update_flashed") or {}).get("firmware")
+        return found + update_firmware.awry(
+            turn.parts.get(update_firmware.NAME),
+            read_in(Firmware, flashed, f"{turn.host}: firmware") if flashed else None,
+        )

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from ansible_collections.dgxspark.cluster.plugins.module_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.module_utils.certificates import read_certificates
 from ansible_collections.dgxspark.cluster.plugins.module_utils.commands import NOT_FOUND, Run
+from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Firmware, read_firmware
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Pattern, Reading
 from ansible_collections.dgxspark.cluster.plugins.module_utils.sysfs import Sysfs
 from ansible_collections.dgxspark.cluster.plugins.module_utils.system import read_kernel, read_meminfo, read_packages
@@ -96,6 +97,7 @@ class Health:
     clock_limit: ClockLimit | None = None
     blocks_mib: dict[str, int] = field(default_factory=dict)  # free memory in blocks of at least this many MiB
     certificates: dict[str, float] = field(default_factory=dict)  # when each ends, in seconds since 1970, by path
+    firmware: Firmware | None = None  # None if it was not asked for
 
 
 def read_health(
@@ -111,17 +113,20 @@ def read_health(
     proc_root: str = "/proc",
     system_root: str = "",
     certificates: t.Sequence[str] = (),
+    firmware: bool = False,
 ) -> Health:
     """Read a node.
 
     patterns: what to look for in the journal. device_ids: PCI `vendor:device` of the fabric's functions. packages:
     whose versions to read. units: whose journal to read beside the kernel's. since: how far back in this boot, in
-    journalctl's format. max_lines: of each journal, the newest. certificates: folders to look for them.
+    journalctl's format. max_lines: of each journal, the newest. certificates: folders to look for them. firmware: whether fwupd is
+    asked, which takes some seconds.
     """
+    uptime_s, time_s = _float(_text(f"{proc_root}/uptime").split(" ")[0]), time.time()
     gpus, gpu_error = read_gpus(run)
     return Health(
-        uptime_s=_float(_text(f"{proc_root}/uptime").split(" ")[0]),
-        time_s=time.time(),
+        uptime_s=uptime_s,
+        time_s=time_s,
         cmdline=_text(f"{proc_root}/cmdline").strip(),
         versions=read_versions(sysfs, run, packages, proc_root, system_root),
         memory={key: value for key, value in read_meminfo(proc_root).items() if key in MEMORY},
@@ -134,6 +139,7 @@ def read_health(
         clock_limit=read_clock_limit(run, system_root),
         blocks_mib=read_blocks(_text(f"{proc_root}/buddyinfo")),
         certificates=read_certificates(certificates, system_root),
+        firmware=read_firmware(run, None if uptime_s is None else time_s - uptime_s) if firmware else None,
     )
 
 

@@ -49,6 +49,10 @@ options:
     type: list
     elements: path
     default: []
+  firmware:
+    description: Whether fwupd is asked for the firmware's versions, and what awaits a restart; that takes some seconds.
+    type: bool
+    default: false
   max_lines:
     description: How many lines of each journal are read, the newest.
     type: int
@@ -146,6 +150,10 @@ health:
       description: When each certificate ends, in seconds since 1970, by path.
       returned: success
       type: dict
+    firmware:
+      description: As M(dgxspark.cluster.node_firmware) returns it; null if it was not asked for.
+      returned: success
+      type: dict
 """
 
 import typing as t
@@ -165,6 +173,7 @@ ARGUMENTS: dict[str, t.Any] = {
     "units": {"type": "list", "elements": "str", "default": []},
     "since": {"type": "str"},
     "certificates": {"type": "list", "elements": "path", "default": []},
+    "firmware": {"type": "bool", "default": False},
     "max_lines": {"type": "int", "default": 5000},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "proc_root": {"type": "path", "default": "/proc"},
@@ -188,6 +197,7 @@ def main() -> None:
             units=given["units"],
             since=given["since"],
             certificates=given["certificates"],
+            firmware=given["firmware"],
             max_lines=given["max_lines"],
             proc_root=given["proc_root"],
             system_root=given["system_root"].rstrip("/"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: update_plan
-short_description: Decide which packages each Spark gets, and in which order
+short_description: Decide which packages and firmware each Spark gets, and in which order
 version_added: 0.1.0
 author: dgxspark.cluster contributors (@dgxspark)
 description:
@@ -21,6 +21,14 @@ options:
     description: Versions by package; V(newest) stands for the newest good one. Empty takes the packages of the hardware class.
     type: dict
     default: {}
+  firmware:
+    description: Versions by a pattern of fwupd's names or GUIDs of devices; V(newest) stands for the newest good one. Empty leaves firmware as it is.
+    type: dict
+    default: {}
+  only_stated:
+    description: Whether empty O(packages) leave all packages as they are.
+    type: bool
+    default: false
   canary:
     description: The host that goes first. By default the first that differs.
     type: str
@@ -57,9 +65,14 @@ wanted:
   description: Versions by package.
   type: dict
   returned: success
+aim:
+  description: All that the update is for; versions of packages and of the parts beside them.
+  type: dict
+  returned: success
 turns:
   description: >-
-    What each node gets, in order; C(host), C(install), C(restart), C(before), C(wanted), C(kernel), C(back) and C(resumed).
+    What each node gets, in order; C(host), C(install), C(restart), C(before), C(wanted), C(kernel), C(back), C(resumed), C(aim) and,
+    beside the packages, C(parts).
   type: list
   elements: dict
   returned: success
@@ -83,6 +96,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "packages": {"type": "dict", "default": {}},
+    "firmware": {"type": "dict", "default": {}},
+    "only_stated": {"type": "bool", "default": False},
     "canary": {"type": "str"},
     "folder": {"type": "path", "required": True},
     "profile": {"type": "str", "required": True},

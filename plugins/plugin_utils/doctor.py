@@ -96,6 +96,7 @@ def examine(state: SiteState) -> list[Diagnosis]:
         doctor_hardware.gpus,
         doctor_hardware.clock_limits,
         doctor_hardware.pcie,
+        doctor_hardware.firmware,
         doctor_certificates.ends,
         _journals,
     )

@@ -1,16 +1,18 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the doctor finds in a node itself: memory, GPU, clock limit, PCIe links."""
+"""What the doctor finds in a node itself: memory, GPU, clock limit, PCIe links, firmware."""
 
 from __future__ import annotations
 
 import re
 import typing as t
+from collections import defaultdict
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import NO_PROGRAM, low_power, weak
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import KIB_PER_GIB
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.diagnosis import Diagnosis
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import device_findings
 
 if t.TYPE_CHECKING:
     from ansible_collections.dgxspark.cluster.plugins.plugin_utils.doctor import SiteState
@@ -193,3 +195,48 @@ def pcie(state: SiteState) -> t.Iterator[Diagnosis]:
                     "Update the BIOS (fwupdmgr), then cut the node's power for a minute.",
                     source=("tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35",),
                 )
+
+
+def firmware(state: SiteState) -> t.Iterator[Diagnosis]:
+    """Firmware that differs between nodes, awaits a restart, was not taken, or is known to be bad: as fwupd has it, where there is one."""
+    apart: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    names: dict[str, str] = {}
+    for host, device in ((host, each) for host, h in state.health.items() if h.firmware for each in h.firmware.devices):
+        kind = device.guids[0] if device.guids else device.id
+        names.setdefault(kind, device.name or kind)
+        apart[kind][device.version].append(host)
+        if device.awaits:
+            yield Diagnosis(
+                "firmware.awaits",
+                "warning",
+                host,
+                f"the firmware of {device.name} is {device.version}; {device.awaits} awaits a restart.",
+                "It was installed, and takes effect with the next restart: the next power cut decides when.",
+                "Restart it when its models may stop, and run verify.yml.",
+            )
+        elif device.failed:
+            yield Diagnosis(
+                "firmware.failed",
+                "warning",
+                host,
+                f"the firmware of {device.name} is still {device.version}. The last update failed: {device.failed}.",
+                "The device did not take it.",
+                "`fwupdmgr get-history` on the node says more. Try it again with update.yml (spark_update_firmware).",
+            )
+        for finding in device_findings([device.name, *device.guids], device.version, state.known_bad):
+            message = f"the firmware of {device.name} is {device.version}, which is on the list of known-bad versions."
+            yield Diagnosis(
+                finding.id, finding.severity, host, message, finding.message, finding.remedy, source=finding.source
+            )
+    for kind, versions in apart.items():
+        if len(versions) > 1:
+            told = "; ".join(f"{version} on {', '.join(hosts)}" for version, hosts in versions.items())
+            usual = max(versions, key=lambda version: len(versions[version]))
+            yield Diagnosis(
+                "firmware.differs",
+                "warning",
+                ", ".join(host for version, hosts in versions.items() if version != usual for host in hosts),
+                f"the firmware of {names[kind]} differs between nodes: {told}.",
+                "The nodes were updated at different times, or one of them was delivered later.",
+                "Bring all to one version: update.yml with spark_update_firmware, one Spark first.",
+            )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import typing as t
 
@@ -12,6 +13,8 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Hea
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding, Node, Severity
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import matches, release
+
+DEVICE = "device_firmware"  # the component of firmware that fwupd installs; its entries name the device
 
 
 def load_known_bad(overlays: t.Sequence[str] = ()) -> tuple[knowledge.Entry, ...]:
@@ -54,6 +57,19 @@ def platform_findings(
             )
         )
     return found, environment
+
+
+def device_findings(names: t.Sequence[str], version: str, known_bad: t.Sequence[knowledge.Entry]) -> list[Finding]:
+    """Return what is known against a version of a device's firmware. names: its name and the GUIDs of its kind, as fwupd has them."""
+    entries = [
+        entry
+        for entry in known_bad
+        if entry["component"] == DEVICE and any(fnmatch.fnmatchcase(name, entry["device"]) for name in names)
+    ]
+    try:
+        return platform_findings({DEVICE: version}, entries)[0]
+    except CollectionError:  # a version that does not start with a number cannot be compared
+        return []
 
 
 def said(entry: knowledge.Entry) -> str:

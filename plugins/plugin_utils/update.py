@@ -30,13 +30,44 @@ Versions = t.Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What an earlier run noted of a node: the set it was to get, what it had, when it had booted, whether it proved to be good."""
+    """What an earlier run noted of a node: the set it was to get, what it had, when it had booted, whether it proved to be good.
+
+    parts: what it had of each part beside the packages.
+    """
 
     wanted: dict[str, str]
     before: dict[str, str | None]
     kernel: str | None = None
     booted_s: float | None = None
     proven: bool = False
+    parts: dict[str, dict[str, str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one node gets of a part beside the packages.
+
+    does: for the plan's lines; none if only the way back is known, of a run that was killed. steps: what the role installs.
+    before, wanted: versions by the part's own names. back: the way back.
+    """
+
+    does: tuple[str, ...]
+    steps: tuple[dict[str, t.Any], ...]
+    before: dict[str, str | None]
+    wanted: dict[str, str]
+    back: tuple[str, ...]
+    restart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an update beside the packages. wanted: versions by the part's own names. shares: by host."""
+
+    name: str
+    wanted: dict[str, str] = field(default_factory=dict)
+    shares: dict[str, Share] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +85,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one node gets. install: NAME=VERSION. before: None where the package was not installed."""
+    """What one node gets. install: NAME=VERSION. before: None where the package was not installed. aim: all that the update is for."""
 
     host: str
     install: tuple[str, ...]
@@ -64,17 +95,20 @@ class Turn:
     kernel: str | None
     back: tuple[str, ...]
     resumed: bool = False
+    aim: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """All nodes' turns in order, the canary first. holds: packages to hold now, by node."""
+    """All nodes' turns in order, the canary first. holds: packages to hold now, by node. aim: packages, and versions of the parts."""
 
     wanted: dict[str, str]
     turns: tuple[Turn, ...]
     holds: dict[str, tuple[str, ...]]
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    aim: dict[str, str] = field(default_factory=dict)
 
 
 def packages(text: str) -> tuple[dict[str, str], frozenset[str]]:
@@ -203,12 +237,15 @@ def plan(
     *,
     canary: str | None = None,
     restarts: bool = True,
+    parts: t.Sequence[Part] = (),
+    only_stated: bool = False,
 ) -> Update:
     """Return what each node gets.
 
     machines: in the inventory's order. stated: versions by package (`newest`: the newest good one); empty: the newest good one
-    of each package that is installed and that a rule takes by default. begun: what earlier runs noted. restarts: whether nodes
-    may be restarted. Raises CollectionError for a name or version that is none.
+    of each package that is installed and that a rule takes by default, unless only_stated. begun: what earlier runs noted.
+    restarts: whether nodes may be restarted. parts: what they get beside the packages. Raises CollectionError for a name or version
+    that is none.
     """
     for name, version in stated.items():
         if not _NAME.fullmatch(name) or not (version == NEWEST or _VERSION.fullmatch(version)):
@@ -227,7 +264,7 @@ def plan(
     notes: list[str] = []
     refusals: list[str] = []
     asked = dict(stated)
-    if not asked:
+    if not asked and not only_stated:
         some = {
             name for each in machines.values() for name in each.installed if (rule_of(name, rules) or {}).get("default")
         }
@@ -268,18 +305,21 @@ def plan(
             said = f"{name} {version}: {finding.message} {finding.remedy}"
             (refusals if finding.severity == "error" else notes).append(said)
         wanted[name] = version
-    turns = [
-        turn
-        for host, machine in machines.items()
-        if (turn := _turn(host, machine, wanted, rules, begun.get(host), restarts))
-    ]
+    aim = wanted | {f"{part.name} {name}": version for part in parts for name, version in part.wanted.items()}
+    notes += [note for part in parts for note in part.notes]
+    refusals += [refusal for part in parts for refusal in part.refusals]
+    turns = []
+    for host, machine in machines.items():
+        shares = {part.name: part.shares[host] for part in parts if host in part.shares}
+        if turn := _turn(host, machine, wanted, rules, begun.get(host), restarts, aim, shares):
+            turns.append(turn)
     # What an earlier run began comes first, then the owner's choice.
     turns.sort(key=lambda turn: (not turn.resumed, turn.host != canary))
     holds = {
         host: tuple(name for name in wanted if name in machine.installed and name not in machine.held)
         for host, machine in machines.items()
     }
-    return Update(wanted, () if refusals else tuple(turns), holds, tuple(dict.fromkeys(notes)), tuple(refusals))
+    return Update(wanted, () if refusals else tuple(turns), holds, tuple(dict.fromkeys(notes)), tuple(refusals), aim)
 
 
 def _ahead(installed: str | None, good: str) -> bool:
@@ -287,12 +327,20 @@ def _ahead(installed: str | None, good: str) -> bool:
 
 
 def _turn(
-    host: str, machine: Machine, wanted: Versions, rules: t.Sequence[Entry], begun: Begun | None, restarts: bool
+    host: str,
+    machine: Machine,
+    wanted: Versions,
+    rules: t.Sequence[Entry],
+    begun: Begun | None,
+    restarts: bool,
+    aim: Versions,
+    shares: t.Mapping[str, Share],
 ) -> Turn | None:
     """Return what a node gets; None if it has it, proven as far as an earlier run began it."""
-    resumed = begun is not None and begun.wanted == wanted and not begun.proven
+    resumed = begun is not None and begun.wanted == aim and not begun.proven
     install = tuple(f"{name}={version}" for name, version in wanted.items() if machine.installed.get(name) != version)
-    if not (install or resumed or (machine.reboot and restarts and wanted)):
+    due = any(share.does for share in shares.values())
+    if not (install or resumed or due or (machine.reboot and restarts and aim)):
         return None
     before: dict[str, str | None] = {name: machine.installed.get(name) for name in wanted}
     kernel = machine.kernel
@@ -306,6 +354,7 @@ def _turn(
         {name for name, version in before.items() if wanted.get(name) != version} if still else set()
     )
     asks = machine.reboot or any((rule_of(name, rules) or {}).get("restart") for name in changed)
+    asks = asks or any(share.restart for share in shares.values())
     return Turn(
         host,
         install,
@@ -313,8 +362,10 @@ def _turn(
         before,
         dict(wanted),
         kernel,
-        tuple(_back(before, wanted, kernel, host)),
+        (*_back(before, wanted, kernel, host), *(back for share in shares.values() for back in share.back)),
         resumed,
+        dict(aim),
+        dict(shares),
     )
 
 
@@ -338,7 +389,8 @@ def plan_lines(update: Update) -> list[str]:
         return [*lines, "Every Spark has what is wanted. Nothing is updated."]
     for place, turn in enumerate(update.turns):
         role = "first, alone" if place == 0 else f"then, if {update.turns[place - 1].host} is no worse"
-        does = [f"gets {', '.join(turn.install)}" if turn.install else "", "is restarted" if turn.restart else ""]
+        gets = [*turn.install, *(done for share in turn.parts.values() for done in share.does)]
+        does = [f"gets {', '.join(gets)}" if gets else "", "is restarted" if turn.restart else ""]
         more = " (an earlier run began it)" if turn.resumed else ""
         lines.append(f"{role}: {turn.host} {' and '.join(filter(None, [*does])) or 'is proven'}{more}")
     return lines

@@ -9,6 +9,7 @@ import types
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import health, survey
+from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Device, Firmware, Release
 from ansible_collections.dgxspark.cluster.plugins.module_utils.k3s.machine import Gpu, Installed, Machine
 from ansible_collections.dgxspark.cluster.plugins.module_utils.lldp import Neighbour
 from ansible_collections.dgxspark.cluster.plugins.module_utils.signatures import Hit, Reading
@@ -99,6 +100,14 @@ def _fill(host: Plain, number: int) -> None:
             ("linux-image-6.17.0-1021-nvidia",),
             blocks_mib={"32": 70 * 1024},
             certificates={"/var/lib/rancher/k3s/agent/client-kubelet.crt": 1.9e9},
+            firmware=Firmware(
+                (
+                    Device(
+                        "a" * 40, ("guid",), "EC", "1.0", ("locked",), ("in-use",), (Release("2.0"),), "2.0", "failed"
+                    ),
+                ),
+                "no answer",
+            ),
         )
     )
     k3s = Installed("v1.36.4+k3s1", "server", "c" * 64, "active", "enabled", {"images": "v1"}, True, True, "v1")

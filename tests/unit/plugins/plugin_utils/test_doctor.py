@@ -212,6 +212,23 @@ def test_a_pending_restart_is_named_with_what_asks_for_it(cluster: Cluster) -> N
     assert report["findings"][1]["symptom"] == "it is to be restarted."
 
 
+def test_firmware_that_differs_awaits_a_restart_or_failed_is_named(cluster: Cluster) -> None:
+    for name, seen in cluster.hosts.items():
+        device = {"id": name, "guids": ["a-guid"], "name": "Embedded Controller", "version": "1.0"}
+        seen["health"]["firmware"] = {"devices": [device], "error": None}
+    assert found(cluster) == []
+    first, second, third, _fourth = (seen["health"]["firmware"]["devices"][0] for seen in cluster.hosts.values())
+    first["awaits"], second["failed"], third["version"] = "1.2", "1.2: failed to write", "0.9"
+    report = {f["id"]: f for f in examine(cluster)["findings"]}
+    assert {key: f["where"] for key, f in report.items()} == {
+        "firmware.awaits": "spark1", "firmware.failed": "spark2", "firmware.differs": "spark3",
+    }  # fmt: skip
+    assert "1.2 awaits a restart" in report["firmware.awaits"]["symptom"]
+    assert "1.0 on spark1, spark2, spark4; 0.9 on spark3" in report["firmware.differs"]["symptom"]
+    cluster.hosts["spark1"]["health"]["firmware"] = {"devices": [], "error": "fwupdmgr is not installed"}
+    assert [f["id"] for f in examine(cluster)["findings"]] == ["firmware.failed", "firmware.differs"]
+
+
 def test_versions_known_to_be_bad_are_named_once_for_all_nodes(cluster: Cluster) -> None:
     for seen in cluster.hosts.values():
         seen["health"]["versions"]["kernel"] = "7.0.0-1019-nvidia"
