@@ -36,9 +36,10 @@ FUNCTION, NETPLAN = "enp1s0f0np0", "dgx-p0f0"  # the netdev, and what our netpla
 NETWORK = "/etc/systemd/network"
 
 
-def management(node: str) -> None:
-    """Give the node its address on the cluster's network, whether or not netplan configures the function."""
-    address_of_it = f"[Network]\nAddress={address(node)}/24\n"
+def management(node: str, given: str = "") -> None:
+    """Give the node its address on the cluster's network, or the given one, whether or not netplan configures the function."""
+    given = given or address(node)
+    address_of_it = f"[Network]\nAddress={given}/24\n"
     files = {
         f"{NETWORK}/90-management.network": f"[Match]\nName={FUNCTION}\n{address_of_it}LinkLocalAddressing=no\n",
         f"{NETWORK}/10-netplan-{NETPLAN}.network.d/management.conf": address_of_it,
@@ -46,7 +47,7 @@ def management(node: str) -> None:
     for path, text in files.items():
         sh(node, f"mkdir -p {pathlib.Path(path).parent} && printf %s {shlex.quote(text)} >{path}")
     sh(node, f"networkctl reload && networkctl reconfigure {FUNCTION}")
-    wait_for(lambda: address(node) in sh(node, f"ip -br address show {FUNCTION}"), 60, f"{node}: its address")
+    wait_for(lambda: given in sh(node, f"ip -br address show {FUNCTION}"), 60, f"{node}: its address")
 
 
 def release(folder: pathlib.Path, version: str, *, broken: str = "", images: bytes = b"images") -> str:
@@ -65,6 +66,23 @@ def release(folder: pathlib.Path, version: str, *, broken: str = "", images: byt
     return digest
 
 
+def overlay(folder: pathlib.Path, *shipped: str) -> None:
+    """Write to the owner's knowledge how small the stand-in's releases are: a lab node has less disk space than the real ones need."""
+    known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
+    common = {
+        "config_keys": known["common"]["config_keys"],
+        "channel": "none",
+        "sha256": {},
+        "disk_mib": {"binary": 1, "unpacked": 1, "images": 1},
+        "source": ["tests/stand_ins/k3s"],
+        "verified": "measured",
+    }
+    entries = [{"id": version, "replaces": version} for version in shipped] + [{"id": BAD}]
+    place = folder / "knowledge" / "k3s" / "stand_in.yml"
+    place.parent.mkdir(parents=True)
+    place.write_text(yaml.safe_dump({"common": common, "entries": entries}), encoding="utf-8")
+
+
 class Cluster:
     """The owner's K3s part of the lab's inventory, in a file beside it. images: the release's archive of images.
 
@@ -77,27 +95,11 @@ class Cluster:
         self.folder, self.releases = folder, folder / "releases"
         self.digest = release(self.releases, VERSION, images=images)
         release(self.releases, NEXT, images=images)
-        self._overlay(VERSION, NEXT)
+        overlay(folder, VERSION, NEXT)
         self.kubeconfig = folder / "kubeconfig"
         self.of_hosts: dict[str, t.Any] = {}  # variables that override those of the lab's group
         for node in self.all:
             management(node)
-
-    def _overlay(self, *shipped: str) -> None:
-        """State how small the stand-in's releases are: a lab node has less disk space than the real ones need."""
-        known = yaml.safe_load((ROOT / "knowledge" / "k3s" / "releases.yml").read_text(encoding="utf-8"))
-        common = {
-            "config_keys": known["common"]["config_keys"],
-            "channel": "none",
-            "sha256": {},
-            "disk_mib": {"binary": 1, "unpacked": 1, "images": 1},
-            "source": ["tests/stand_ins/k3s"],
-            "verified": "measured",
-        }
-        entries = [{"id": version, "replaces": version} for version in shipped] + [{"id": BAD}]
-        place = self.folder / "knowledge" / "k3s" / "stand_in.yml"
-        place.parent.mkdir(parents=True)
-        place.write_text(yaml.safe_dump({"common": common, "entries": entries}), encoding="utf-8")
 
     def run(
         self,

@@ -53,6 +53,8 @@ ENGINE_LACKS = (
     " venv wsgiref xml xmlrpc _codecs_* _test* _sqlite3* _curses* _dbm* readline* _asyncio*"
     " big5* cp* euc* gb* hz* iso* johab* koi* mac_* ptcp* shift* tis* turtle* pickletools* pydoc* doctest* _pydecimal*"
 )
+# The scripted engine under its other name.
+VLLM = b"#!/usr/bin/python3\nimport runpy\nrunpy.run_module('sglang.launch_server', run_name='__main__')\n"
 NODE_PACKAGES = "netplan.io"  # beside those that make-image.sh has
 FUNCTIONS = ("enp1s0", "enp2s0")  # a card's two functions in a VM
 # As in lab/: a VF that appears, or comes back from a pod, gets its soft-RoCE device, enp1s0v0 rocep1s0v0. Soft-RoCE opens its sockets
@@ -262,10 +264,10 @@ class Lane:
         names = ("scripted_engine.py", "device_plugin.go", "multus", "multus_daemon.py")
         text = {name: (STAND_INS / name).read_bytes() for name in names}
         layout = b"".join(pathlib.Path(module.__file__).read_bytes() for module in (image, real))
-        flags = json.dumps(sorted(scripted_engine.tabled_flags())).encode()
+        flags = json.dumps({name: scripted_engine.tabled_flags(name) for name in scripted_engine.RELEASES}).encode()
         content = " ".join((ENGINE_PACKAGES, ENGINE_PROGRAMS, ENGINE_FILES, ENGINE_LACKS))
         said = " ".join(map(real.version, ("DGXSPARK_REAL_MULTUS", "DGXSPARK_REAL_SRIOVDP")))
-        stamp = self.lab / f"made.{digest(*text.values(), flags, layout, content.encode(), said.encode())}"
+        stamp = self.lab / f"made.{digest(*text.values(), flags, VLLM, layout, content.encode(), said.encode())}"
         if stamp.is_file():
             return
         images = self.images
@@ -282,6 +284,7 @@ class Lane:
         root = self._python_root()
         scripted = {f"{package}/launch_server.py": text["scripted_engine.py"], f"{package}/flags.json": flags}
         scripted[f"{package}/__init__.py"] = b""
+        scripted["usr/bin/vllm"] = VLLM
         image.archive(images / "engine.tar", ENGINE, scripted, root=root)
         daemon = b"#!/usr/bin/python3\n" + text["multus_daemon.py"]
         programs = {"install_multus": daemon, "multus-daemon": daemon, "multus-shim": text["multus"]}

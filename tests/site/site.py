@@ -12,19 +12,18 @@ import os
 import pathlib
 import secrets
 import subprocess
-import threading
 import time
 import typing as t
 from collections.abc import Iterator
 
 import yaml
 from harness import NODES, Run, sh
-from kube import SPARKS, Cluster, address, number
+from kube import SPARKS, Cluster, address
 
 from ansible_collections.dgxspark.cluster.tests.nodes import cluster, image, lane
 from ansible_collections.dgxspark.cluster.tests.nodes.asked import Asked, plain
 from ansible_collections.dgxspark.cluster.tests.nodes.lane import ENGINE, PLATFORM_IMAGES, ROOT, Lane
-from ansible_collections.dgxspark.cluster.tests.site import control_plane
+from ansible_collections.dgxspark.cluster.tests.site.ways import Ways
 
 STAND_IN = f"{cluster.DAEMONS}; {cluster.MADE_UP}, K3s (real K3s not run), flannel, kube-proxy"
 ONE, TWO = "scripted-four", "scripted-four-other"
@@ -35,10 +34,31 @@ CNI = "/var/tmp/cni-plugins.tgz"
 PACK_CNI = (
     "tar -C /usr/lib/cni --sort=name --mtime=@0 --owner=0 --group=0 -c ./host-device ./static ./tuning | gzip -n1"
 )
-API, KUBELET = 6443, 10250
 FABRIC = {
     **SPARKS["dgxspark_fabric"],
     "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
+}
+COMPONENTS_OF_IT = {"images": PLATFORM_IMAGES, "hca": "virtual", "image_pull": "Never"}
+# What serving on emulated nodes is told, whatever the model; each with its reason.
+EMULATED: dict[str, tuple[t.Any, str]] = {
+    "k3s_start_timeout": (1200, "an emulated node takes minutes to start its containers"),
+    "k8s_dgx_memory_check": (False, "the nodes have 2 GiB"),
+    "k8s_dgx_image": (ENGINE, "a scripted engine in the model's place"),
+    "k8s_dgx_image_room_gib": (0, "that image has 50 MB"),
+    "k8s_dgx_disk_reserve_gib": (1, "the nodes have small disks"),
+    "k8s_dgx_weights": ("unmanaged", "a scripted engine reads none"),
+}
+SERVING: dict[str, t.Any] = {
+    "image_pull": "Never",
+    "requests": {"cpu": "500m", "memory": "64Mi"},
+    "shm": "16Mi",
+    "peers_timeout_s": 420,
+    "load_timeout_s": 120,
+    "hang_after_s": 120,
+    # Beside Ansible, an emulated node is silent for longer than a real one.
+    "lost_after_s": 40,
+    # This server has no policy/v1.
+    "max_unavailable": None,
 }
 # An emulated node that creates its VFs beside three others may not answer for 15 seconds.
 PATIENT = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=10 -o ServerAliveCountMax=9"
@@ -77,6 +97,24 @@ def has_a_fifth() -> bool:
     return sh(FIFTH, "echo here", check=False) == "here"
 
 
+def images(folder: pathlib.Path) -> bytes:
+    """Return the release's archive of images: those of the platform."""
+    built, joined = Lane(), folder / "images.tar"
+    image.join(joined, (built.images / f"{name}.tar" for name in ("pause", "plugin", "sriov", "multus")))
+    return subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
+
+
+def knowledge(folder: pathlib.Path, nodes: t.Iterable[str]) -> None:
+    """Write the guest's CNI plugins, with their checksum, to the owner's knowledge."""
+    known = yaml.safe_load((ROOT / "knowledge" / "platform" / "components.yml").read_text(encoding="utf-8"))
+    entry = next(each for each in known["entries"] if each["id"] == "cni_plugins")
+    (digest,) = {sh(node, f"{PACK_CNI} >{CNI}; sha256sum {CNI}").split()[0] for node in nodes}
+    entry["files"]["amd64"] = {"url": f"file://{CNI}", "sha256": digest}
+    place = folder / "knowledge" / "platform" / "stand_in.yml"
+    place.parent.mkdir(parents=True)
+    place.write_text(yaml.safe_dump({"entries": [{**entry, "replaces": "cni_plugins"}]}), encoding="utf-8")
+
+
 class Served(Cluster, Asked):
     """Four Sparks, with one of them or another machine as the server, and their owner's settings for the model.
 
@@ -87,13 +125,10 @@ class Served(Cluster, Asked):
 
     def __init__(self, folder: pathlib.Path, server: str = "spark1") -> None:
         built = Lane()
-        joined = folder / "images.tar"
-        image.join(joined, (built.images / f"{name}.tar" for name in ("pause", "plugin", "sriov", "multus")))
-        packed = subprocess.run(["zstd", "--quiet", "--stdout", joined], check=True, capture_output=True).stdout
-        super().__init__(folder, packed, server)
+        super().__init__(folder, images(folder), server)
         self.of_hosts = {
             "dgxspark_fabric": FABRIC,
-            "k8s_platform_components": {"images": PLATFORM_IMAGES, "hca": "virtual", "image_pull": "Never"},
+            "k8s_platform_components": COMPONENTS_OF_IT,
         }
         self.before = {node: tree(node) for node in self.all}
         self.server_has = ""
@@ -101,54 +136,24 @@ class Served(Cluster, Asked):
         self.hf_token = "hf_" + secrets.token_hex(16)
         self.engine = built.images / "engine.tar"
         self.program = str(built.bin / "kubectl")
-        self._knowledge()
-        self.control_plane = control_plane.ControlPlane(folder, built.bin)
-        self.tunnels: dict[str, subprocess.Popen[bytes]] = {}
-        self.ways: dict[str, threading.Thread] = {}
-        self.left = threading.Event()
+        knowledge(folder, NODES)
+        (folder / "knowledge" / "model_profiles").symlink_to(ROOT / "tests" / "nodes" / "knowledge" / "model_profiles")
+        self.ways = Ways(folder, {node: address(node) for node in self.all}, server)
 
     @property
     def elsewhere(self) -> bool:
         """Whether the server is a machine that is not a Spark, which the limit leaves out."""
         return self.server not in NODES
 
-    def _knowledge(self) -> None:
-        """Write the owner's knowledge: the guest's CNI plugins, with their checksum, and the scripted models."""
-        known = yaml.safe_load((ROOT / "knowledge" / "platform" / "components.yml").read_text(encoding="utf-8"))
-        entry = next(each for each in known["entries"] if each["id"] == "cni_plugins")
-        (digest,) = {sh(node, f"{PACK_CNI} >{CNI}; sha256sum {CNI}").split()[0] for node in NODES}
-        entry["files"]["amd64"] = {"url": f"file://{CNI}", "sha256": digest}
-        place = self.folder / "knowledge" / "platform" / "stand_in.yml"
-        place.parent.mkdir()
-        place.write_text(yaml.safe_dump({"entries": [{**entry, "replaces": "cni_plugins"}]}), encoding="utf-8")
-        profiles = self.folder / "knowledge" / "model_profiles"
-        profiles.symlink_to(ROOT / "tests" / "nodes" / "knowledge" / "model_profiles")
-
     def run(self, *arguments: str, **choices: t.Any) -> Run:
         """Run site.yml, or another playbook, with all of the owner's settings."""
         given = {
-            "k3s_start_timeout": 1200,
+            **{key: value for key, (value, _why) in EMULATED.items()},
             "k8s_dgx_free_gib": dict.fromkeys(NODES, 100),
-            "k8s_dgx_memory_check": False,
-            "k8s_dgx_image": ENGINE,
             "k3s_image_archives": [{"path": str(self.engine)}],
-            "k8s_dgx_image_room_gib": 0,
-            "k8s_dgx_disk_reserve_gib": 1,
-            "k8s_dgx_weights": "unmanaged",
             "k8s_dgx_hf_token": self.hf_token,
             "k8s_dgx_model_profile": ONE,
-            "k8s_dgx_serving": {
-                "image_pull": "Never",
-                "requests": {"cpu": "500m", "memory": "64Mi"},
-                "shm": "16Mi",
-                "peers_timeout_s": 420,
-                "load_timeout_s": 120,
-                "hang_after_s": 120,
-                # Beside Ansible, an emulated node is silent for longer than a real one.
-                "lost_after_s": 40,
-                # This server has no policy/v1.
-                "max_unavailable": None,
-            },
+            "k8s_dgx_serving": SERVING,
             "timeout": 5400,
             "tags": "",
         }
@@ -182,58 +187,6 @@ class Served(Cluster, Asked):
         assert ran.code != 0, ran.output
         return plain(ran.output)
 
-    # --- reaching it --------------------------------------------------------------------------------------------------
-
-    def reach(self) -> None:
-        """Put the nodes' addresses on loopback: kubelets are reached there by ssh, and the API is there, as for an owner's machine."""
-        for node in self.all:
-            subprocess.run(["ip", "address", "replace", f"{address(node)}/32", "dev", "lo"], check=True)
-            self.ways[node] = threading.Thread(target=self._keep_way, args=(node,), daemon=True)
-            self.ways[node].start()
-
-    def _keep_way(self, node: str) -> None:
-        """Keep a node's ports forwarded, also after it was away."""
-        base = int(os.environ.get("DGXSPARK_LAB_PORT") or 22200)
-        cache = os.environ.get("DGXSPARK_LAB_CACHE") or str(pathlib.Path.home() / ".cache" / "dgxspark-lab")
-        kubelet = f"{address(node)}:{KUBELET}"
-        ways = ["-L", f"{kubelet}:{kubelet}", "-R", f"{control_plane.API_AWAY}:{address(self.server)}:{API}"]
-        if node == self.server:
-            ways += ["-R", f"{control_plane.STARTER_AWAY}:127.0.0.1:{self.control_plane.port}"]
-        alive = ["-o", "ServerAliveInterval=20", "-o", "ServerAliveCountMax=3", "-o", "ExitOnForwardFailure=yes"]
-        known = ["-o", "HostKeyAlias=dgxspark-lab", "-o", f"UserKnownHostsFile={cache}/known_hosts"]
-        port = str(base + number(node))
-        command = [
-            "ssh",
-            "-q",
-            "-F",
-            "none",
-            "-N",
-            "-i",
-            f"{cache}/id_lab",
-            *known,
-            *alive,
-            *ways,
-            "-p",
-            port,
-            "root@127.0.0.1",
-        ]
-        while not self.left.is_set():
-            self.tunnels[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-            self.tunnels[node].wait()
-            self.left.wait(2)
-
-    def leave(self) -> None:
-        """Undo reach()."""
-        self.left.set()
-        for node, way in self.ways.items():
-            while way.is_alive():  # it may just have started another tunnel
-                if node in self.tunnels:
-                    self.tunnels[node].kill()
-                way.join(1)
-        self.control_plane.stop()
-        for node in self.all:
-            subprocess.run(["ip", "address", "delete", f"{address(node)}/32", "dev", "lo"], check=False)
-
     def kubectl(self, *arguments: str, check: bool = True) -> str:
         ran = subprocess.run(
             [self.program, "--kubeconfig", str(self.kubeconfig), *arguments],
@@ -251,10 +204,10 @@ def standing(folder: pathlib.Path, server: str) -> Iterator[Served]:
     print(STAND_IN)
     os.environ["ANSIBLE_SSH_ARGS"] = PATIENT
     made = Served(folder, server)
-    made.reach()
+    made.ways.reach()
     try:
         yield made
         if not os.environ.get("KEEP"):
             made.run(playbook="playbooks/teardown.yml", limit="all")
     finally:
-        made.leave()
+        made.ways.leave()

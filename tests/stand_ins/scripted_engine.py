@@ -1,11 +1,11 @@
-"""STAND-IN for an inference engine, started as `python3 -m sglang.launch_server`: it has no model and says scripted words.
+"""STAND-IN for an inference engine, started as `python3 -m sglang.launch_server` or `vllm serve`: no model, and scripted words.
 
-It takes the engine's arguments, meets the other ranks at --dist-init-addr as they do, over the planned addresses, and speaks
-the part of the OpenAI-like API that probes and clients use. A rank that loses another one *hangs*, as real ones do in their
-collectives: taking the group down is not this program's work. SCRIPTED_LOAD_S: seconds that its load takes.
+It takes the engine's arguments, meets the other ranks at --dist-init-addr (vLLM: --master-addr and --master-port) as they do, over
+the planned addresses, and speaks the part of the OpenAI-like API that probes and clients use. A rank that loses another one *hangs*,
+as real ones do in their collectives: taking the group down is not this program's work. SCRIPTED_LOAD_S: seconds that its load takes.
 
-Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/sse_utils.py), or with SCRIPTED_AS=vllm of vLLM 0.17.1
-(entrypoints/openai/chat_completion/serving.py): a first chunk with the role alone, a chunk a token, one with the reason, and
+Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/sse_utils.py), or, as vLLM and with SCRIPTED_AS=vllm,
+of vLLM 0.17.1 (entrypoints/openai/chat_completion/serving.py): a first chunk with the role alone, a chunk a token, one with the reason, and
 `usage` where it is asked for. SCRIPTED is a JSON object that says what goes wrong:
 
     logs             lines that each rank logs, in the order of ranks, once all have met
@@ -15,8 +15,8 @@ Imitated: chats are streamed in the form of SGLang 0.5.14 (entrypoints/openai/ss
     token_s          seconds between tokens
     by_chunk         scripts by --chunked-prefill-size, laid over the rest: what a matrix' cases differ in
 
-A flag that SGLang 0.5.17, of the lab's profiles, does not have ends it as argparse does, by our table of its parser: a file
-flags.json beside this one, as images have it, else the checkout's knowledge.
+A flag that SGLang 0.5.17 (of the lab's profiles) or vLLM 0.25.1 (of the first evening's) does not have ends it as argparse does, by
+our tables of their parsers: a file flags.json beside this one, as images have it, else the checkout's knowledge.
 
 What it does not imitate: values of flags, tokens (a word is one), reasoning, tool calls, /metrics, refusals of bad requests.
 """
@@ -35,7 +35,7 @@ import sys
 import threading
 import time
 
-RELEASE = "0.5.17"
+RELEASES = {"sglang": "0.5.17", "vllm": "0.25.1"}
 BLOCK = 4096  # bytes that ranks exchange in each step
 WORDS = "six seven eight nine"
 ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
@@ -244,38 +244,55 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def known_flags() -> set[str]:
+def known_flags(engine: str) -> set[str]:
     """Return what the imitated release's parser takes, as `--flag`."""
     listed = pathlib.Path(__file__).resolve().with_name("flags.json")
-    return set(json.loads(listed.read_text(encoding="utf-8"))) if listed.is_file() else tabled_flags()
+    return set(json.loads(listed.read_text(encoding="utf-8"))[engine] if listed.is_file() else tabled_flags(engine))
 
 
-def tabled_flags() -> set[str]:
+def tabled_flags(engine: str) -> list[str]:
     """Return all spellings of the release's flags in the checkout's table."""
     root = pathlib.Path(__file__).resolve().parents[2]
     read = runpy.run_path(str(root / "plugins/plugin_utils/version_tables.py"))["VersionTables"]
-    table = read((root / "knowledge/engines/sglang.json").read_text(encoding="utf-8")).table(RELEASE)
+    table = read((root / f"knowledge/engines/{engine}.json").read_text(encoding="utf-8")).table(RELEASES[engine])
     found = set()
     for name, spec in table["flags"].items():
         off = [spec["off"], *spec.get("off_aliases", ())] if "off" in spec else []
         found |= {f"--{each}" for each in (name, *spec.get("aliases", ()), *off)}
-    return found
+    return sorted(found)
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    """Return what a rank is told, of either engine under SGLang's names; end as argparse does if the release lacks a flag."""
+    as_vllm = words[:1] == ["serve"]
+    parser = argparse.ArgumentParser()
+    if as_vllm:
+        parser.add_argument("serve")
+        parser.add_argument("model_path")
+        parser.add_argument("--master-addr", default="127.0.0.1")
+        parser.add_argument("--master-port", default="29501")
+    else:
+        parser.add_argument("--model-path", required=True)
+        parser.add_argument("--dist-init-addr", default="127.0.0.1:0")
+    parser.add_argument("--nnodes", type=int, default=1)
+    parser.add_argument("--node-rank", type=int, default=0)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000 if as_vllm else 30000)
+    parser.add_argument("--chunked-prefill-size", default="")
+    asked, more = parser.parse_known_args(words)
+    flags = known_flags("vllm" if as_vllm else "sglang")
+    strange = sorted({word.partition("=")[0] for word in more if word.startswith("--")} - flags)
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if as_vllm:
+        os.environ["SCRIPTED_AS"] = "vllm"
+        asked.dist_init_addr = f"{asked.master_addr}:{asked.master_port}"
+    return asked
 
 
 def main() -> None:
     """Be a rank."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model-path", required=True)
-    parser.add_argument("--nnodes", type=int, default=1)
-    parser.add_argument("--node-rank", type=int, default=0)
-    parser.add_argument("--dist-init-addr", default="127.0.0.1:0")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=30000)
-    parser.add_argument("--chunked-prefill-size", default="")
-    asked, more = parser.parse_known_args()
-    strange = sorted({word.partition("=")[0] for word in more if word.startswith("--")} - known_flags())
-    if strange:
-        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    asked = arguments(sys.argv[1:])
     SCRIPT.update(SCRIPT.get("by_chunk", {}).get(asked.chunked_prefill_size, {}))
     host, _colon, port = asked.dist_init_addr.rpartition(":")
     say(f"rank {asked.node_rank} of {asked.nnodes} of {asked.model_path}, meeting at {asked.dist_init_addr}")

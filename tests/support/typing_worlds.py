@@ -23,7 +23,7 @@ import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.tests.api import harness
-from ansible_collections.dgxspark.cluster.tests.support import kube_owner, two_sparks
+from ansible_collections.dgxspark.cluster.tests.support import evening, kube_owner, two_sparks
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, head
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names, node
@@ -181,12 +181,8 @@ class Guide:
         self.cluster = kube_owner.Owner(self.place / "evening", count=2, topology="direct", vf_count=4)
         self._model(self.cluster, lambda request: keyed(request, folder / "api-key"))
         inventory = folder / "inventory"
-        hosts, group = inventory / "hosts.yml", inventory / "group_vars" / "dgx.yml"
-        hosts.write_text(re.sub(r"(?m)^    # (?!K3s)", "    ", hosts.read_text(encoding="utf-8")), encoding="utf-8")
-        text = re.sub(r"(?m)^# (?=k8s_dgx)", "", group.read_text(encoding="utf-8"))
-        for name in re.findall(r"(?m)^\w+:", self.group):
-            text = re.sub(rf"(?m)^{name}.*\n", "", text)
-        group.write_text(text + self.group, encoding="utf-8")
+        evening.with_k3s(inventory)
+        evening.with_model(inventory, self.group)
         (folder / "api-key").write_text(f"{KEY}\n", encoding="utf-8")
         # What these two lack: memory, a disk of their own, and VFs.
         theirs = yaml.safe_load((self.place / "evening" / "hosts.yml").read_text(encoding="utf-8"))["dgx"]["vars"]
@@ -201,8 +197,7 @@ class Guide:
 
     def ask(self, printed: str, at: str) -> Typed:
         """Type the curl that was printed, as it is."""
-        found = re.search(r"(?m)^  ((?:printf .*\| )?curl .*)$", printed)
-        return self.type(f"{found[1]} -sS -m 20" if found else "echo no curl is printed; exit 1", at)
+        return self.type(f"{evening.printed_curl(printed)} -sS -m 20", at)
 
     def type(self, command: str, at: str) -> Typed:
         """Type a command in a place, as it is printed; a `cd` holds for the next."""

@@ -18,8 +18,9 @@ from ansible_collections.dgxspark.cluster.tests.stand_ins.scripted_engine import
 from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
 
 
-def test_the_scripted_engine_refuses_flags_that_the_release_does_not_have() -> None:
-    command = [sys.executable, str(ROOT / "tests/stand_ins/scripted_engine.py"), "--model-path", "m", "--tp-size", "1"]
+@pytest.mark.parametrize("words", ["--model-path m --tp-size 1", "serve m --tensor-parallel-size 1 --headless"])
+def test_the_scripted_engine_refuses_flags_that_the_release_does_not_have(words: str) -> None:
+    command = [sys.executable, str(ROOT / "tests/stand_ins/scripted_engine.py"), *words.split()]
     ran = subprocess.run([*command, "--no-such", "1", "--fp9"], check=False, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 2
     assert "error: unrecognized arguments: --fp9 --no-such" in ran.stderr
