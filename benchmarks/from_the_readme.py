@@ -10,7 +10,7 @@ ssh configuration puts them at the guides' addresses. As root, from the reposito
     DGXSPARK_LAB_NAME=readme DGXSPARK_LAB_PORT=22600 python benchmarks/from_the_readme.py FOLDER
 
 Writes benchmarks/results/from_the_readme.md; the commands' output and the pages stay in FOLDER, whose path must be short (ssh's
-sockets are in it). KEEP=1 leaves the lab up.
+sockets are in it). With KEEP=1 the lab stays up if something went wrong: the same call then goes on with that command.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ ADDRESSES = {"spark1": "192.0.2.11", "spark2": "192.0.2.12"}
 TOLD = "-e @{place}/emulated.yml"
 MORE = {
     "discover": ("-u root -e dgxspark_discover_window=30", "the lab's nodes have no other user, and send slowly"),
+    "the curl": ("-sS -m 60 --retry 9 --retry-connrefused", "the stand-in of kube-proxy opens the port only now"),
     **dict.fromkeys(("site", "serve", "bench", "teardown"), (TOLD, "the variables below")),
 }
 # By a part of a command: what it must print. Where a command is typed again, nothing may be left to do.
+PRINTED = "what `serve` printed"
 AGAIN = r"Done in .*: 0 changes"
 SAYS = {
     "discover": "2 Sparks: direct",
@@ -66,12 +68,10 @@ class Step:
 
 
 class Row(t.NamedTuple):
-    """How one command went."""
+    """How one command went, and at which commit."""
 
-    step: Step
-    typed: str
     seconds: float
-    status: int
+    commit: str
 
 
 def typed() -> list[str]:
@@ -95,7 +95,11 @@ def steps() -> list[Step]:
     undone = next(n for n, command in enumerate(walked) if "absent" in command)
     site = next(command for command in walked if re.search(r"\.site -i inventory$", command))
     of_k3s = [command for command in guide.commands(k3s, prompt=False) if "--tags k3s" in command]
-    made = [Step(first, command, _says(command), _before(command)) for command in walked[begins:undone]]
+    made = []
+    for command in walked[begins:undone]:
+        made.append(Step(first, command, _says(command), _before(command)))
+        if made[-1].says == SAYS["serve "]:
+            made.append(Step(PRINTED, "the curl", r'"content": ?"\w'))
     made += [Step(first, site, AGAIN), *(Step(k3s, command, AGAIN) for command in of_k3s if "absent" not in command)]
     made.append(Step(first, walked[undone], _says(walked[undone])))
     made += [Step(k3s, command, _says(command)) for command in of_k3s if "absent" in command]
@@ -121,7 +125,10 @@ class Sparks:
         from ansible_collections.dgxspark.cluster.tests.nodes.lane import Lane
         from ansible_collections.dgxspark.cluster.tests.site import site, ways
 
-        self.place, self.folder, self.lane = place, place, Lane()
+        self.place, self.lane = place, Lane()
+        self.folder = (
+            pathlib.Path((place / "pwd").read_text(encoding="utf-8").strip()) if (place / "pwd").exists() else place
+        )
         for node, address in ADDRESSES.items():
             site.sh(node, "ip link set enp1s0f0np0 up; ip link set enP2p1s0f0np0 up")  # DGX OS leaves its ports up
             kube.management(node, address)
@@ -172,7 +179,7 @@ class Sparks:
             "HOME": str(place / "home"),
         }
         self.environment.pop("ANSIBLE_CONFIG", None)
-        (place / "home").mkdir()
+        (place / "home").mkdir(exist_ok=True)
 
     def _ssh_configuration(self) -> pathlib.Path:
         """Put the lab's nodes at their addresses, as an owner's network would."""
@@ -220,79 +227,69 @@ class Sparks:
         self.folder = pathlib.Path((self.place / "pwd").read_text(encoding="utf-8").strip())
         return seconds, code, log.read_text(encoding="utf-8", errors="replace")
 
-    def answered(self, printed: str) -> str:
-        """Return the curl that `serve` printed. kube-proxy's stand-in opens the port that is in it, on the head's node."""
-        curl = evening.printed_curl(printed)
-        address, port = re.findall(r"http://([\d.]+):(\d+)/", curl)[0]
-        kubectl = [
-            self.lane.bin / "kubectl",
-            "--kubeconfig",
-            self.place / "home/.kube/dgxspark.yml",
-            "-n",
-            "dgx-serving",
-        ]
-        found = subprocess.run(
-            [*map(str, kubectl), "get", "endpoints", "serve-default", "-o", "json"],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
+    def curl(self, printed: str) -> str:
+        """Return the request that `serve` printed. kube-proxy's stand-in opens the port that is in it, on the head's node."""
+        asked = evening.printed_curl(printed)
+        address, port = re.findall(r"http://([\d.]+):(\d+)/", asked)[0]
+        kubectl = [str(self.lane.bin / "kubectl"), "--kubeconfig", str(self.place / "home/.kube/dgxspark.yml")]
+        command = [*kubectl, "-n", "dgx-serving", "get", "endpoints", "serve-default", "-o", "json"]
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
         (subset,) = json.loads(found.stdout)["subsets"]
         inside = f"{subset['addresses'][0]['ip']}:{subset['ports'][0]['port']}"
         self.ways.node_port(next(node for node, own in ADDRESSES.items() if own == address), int(port), inside)
-        return curl
+        return f"{asked} {MORE['the curl'][0]}"
 
 
-def walk(sparks: Sparks) -> list[Row]:
-    """Type everything, until something does not end as it must."""
-    rows: list[Row] = []
-
-    def row(step: Step, line: str) -> str:
-        seconds, code, printed = sparks.type(line, sparks.place / f"logs/{len(rows) + 1}.log")
-        code = code or (0 if re.search(step.says, printed) else 1)
-        rows.append(Row(step, line, seconds, code))
-        print(f"{time.strftime('%H:%M:%S')} {seconds:6.0f} s, exit {code}: {line}", flush=True)
-        return printed
-
-    for step in steps():
+def walk(sparks: Sparks) -> tuple[list[Row], str]:
+    """Type what was not typed yet, until something does not end as it must; return the rows, and what went wrong."""
+    journal = sparks.place / "rows.json"
+    rows = [Row(*each) for each in json.loads(journal.read_text(encoding="utf-8"))] if journal.exists() else []
+    for number, step in list(enumerate(steps()))[len(rows) :]:
         sparks.edit(step.before)
-        printed = row(step, with_more(step.command, sparks.place))
-        if not rows[-1].status and step.says == SAYS["serve "]:
-            curl = sparks.answered(printed)
-            time.sleep(5)  # until its port is open
-            row(Step("what it printed", curl, r'"content": ?"\w'), f"{curl} -sS -m 60")
-        if rows[-1].status:
-            break
-    return rows
+        line = with_more(step.command, sparks.place)
+        if step.source == PRINTED:
+            line = sparks.curl((sparks.place / f"logs/{number - 1}.log").read_text(encoding="utf-8"))
+        seconds, code, printed = sparks.type(line, sparks.place / f"logs/{number}.log")
+        print(f"{time.strftime('%H:%M:%S')} {seconds:6.0f} s, exit {code}: {line}", flush=True)
+        if code or not re.search(step.says, printed):
+            return rows, f"{line}: exit status {code}; {step.says!r} must be printed: see logs/{number}.log"
+        rows.append(Row(seconds, commit()))
+        journal.write_text(json.dumps(rows), encoding="utf-8")
+    return rows, ""
+
+
+def commit() -> str:
+    """Return this checkout's commit."""
+    git = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def told(rows: t.Sequence[Row], sparks: Sparks) -> list[str]:
     """Return the result's lines."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    token = next(n for n, row in enumerate(rows) if row.step.source == "what it printed")
-    minutes = sum(row.seconds for row in rows[: token + 1]) / 60
-    edits = len({row.step.before for row in rows} - {""})
+    walked = steps()
+    token = next(n for n, step in enumerate(walked) if step.source == PRINTED) + 1
+    minutes = sum(row.seconds for row in rows[:token]) / 60
+    edits = len({step.before for step in walked} - {""})
+    commits = " and ".join(dict.fromkeys(row.commit for row in rows))
     reports = sorted((sparks.folder / "reports").glob("fabric-*.json"))
     verdict = json.loads(reports[-1].read_text(encoding="utf-8"))["verdict"] if reports else "none"
     return [
         "# benchmarks/from_the_readme.py",
         "The first evening's guide (README's \"With your Sparks\") and guide_k3s, typed into two virtual Sparks on one machine of two cores,",
-        f"emulated without KVM and shared with other work (load {os.getloadavg()[2]:.0f}). Commit {commit.stdout.strip()}. Installing is not in it.",
+        f"emulated without KVM and shared with other work (load {os.getloadavg()[2]:.0f}). Commit {commits}. Installing is not in it.",
         "",
-        f"**From `discover` to the first token: {token + 1} commands, {edits} edits, {minutes:.0f} minutes.**",
-        f"Verdict of the last report: **{verdict}**.",
+        f"**From `discover` to the first token: {token} commands, {edits} edits, {minutes:.0f} minutes.**",
+        f"Verdict of the last report: **{verdict}**. Every command ended with exit status 0.",
         "",
-        "| typed | of | seconds | exit status |",
-        "|---|---|---|---|",
+        "| typed | of | seconds |",
+        "|---|---|---|",
         *(
-            f"| `{row.step.command.replace('|', chr(92) + '|')}` | {row.step.source} | {row.seconds:.0f} | {row.status} |"
-            for row in rows
+            f"| `{step.command.replace('|', chr(92) + '|')}` | {step.source} | {row.seconds:.0f} |"
+            for step, row in zip(walked, rows, strict=True)
         ),
-        f"| all | | {sum(row.seconds for row in rows):.0f} | |",
+        f"| all | | {sum(row.seconds for row in rows):.0f} |",
         "",
-        f"Real: two kernels with SR-IOV, netplan, kubelets, containerd, API server and etcd. {sparks.stand_ins}.",
+        f"Real: kernels, SR-IOV, netplan, kubelets, containerd, API server and etcd. {sparks.stand_ins}.",
         "",
         "| added to | what | why |",
         "|---|---|---|",
@@ -303,21 +300,22 @@ def told(rows: t.Sequence[Row], sparks: Sparks) -> list[str]:
 
 def main(place: pathlib.Path) -> int:
     """Run lab up, all commands and lab down, and write the table."""
-    (place / "logs").mkdir(parents=True)
+    (place / "logs").mkdir(parents=True, exist_ok=True)
     os.environ |= GUEST
-    lab = [sys.executable, str(ROOT / "lab" / "lab")]
+    lab, wrong = [sys.executable, str(ROOT / "lab" / "lab")], "interrupted"
     try:
         subprocess.run([*lab, "up", "--nodes", str(len(ADDRESSES))], check=True)
         sparks = Sparks(place)
         sparks.ways.reach()
         try:
-            rows = walk(sparks)
+            rows, wrong = walk(sparks)
         finally:
             sparks.ways.leave()
     finally:
-        if not os.environ.get("KEEP"):
+        if not (wrong and os.environ.get("KEEP")):
             subprocess.run([*lab, "down"], check=False)
-    if rows[-1].status:
+    if wrong:
+        print(wrong)
         return 1
     lines = told(rows, sparks)
     RESULT.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -79,7 +79,7 @@ def overlay(folder: pathlib.Path, *shipped: str) -> None:
     }
     entries = [{"id": version, "replaces": version} for version in shipped] + [{"id": BAD}]
     place = folder / "knowledge" / "k3s" / "stand_in.yml"
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(yaml.safe_dump({"common": common, "entries": entries}), encoding="utf-8")
 
 

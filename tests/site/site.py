@@ -111,7 +111,7 @@ def knowledge(folder: pathlib.Path, nodes: t.Iterable[str]) -> None:
     (digest,) = {sh(node, f"{PACK_CNI} >{CNI}; sha256sum {CNI}").split()[0] for node in nodes}
     entry["files"]["amd64"] = {"url": f"file://{CNI}", "sha256": digest}
     place = folder / "knowledge" / "platform" / "stand_in.yml"
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(yaml.safe_dump({"entries": [{**entry, "replaces": "cni_plugins"}]}), encoding="utf-8")
 
 
