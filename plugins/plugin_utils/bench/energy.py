@@ -54,19 +54,21 @@ def joined(report: t.Mapping[str, t.Any], nodes: t.Mapping[str, Readings], clock
 
     nodes: the readings of every node with a rank, by host. clock: those of the node whose clock the report has; None: the controller's.
     """
-    problems: dict[str, None] = {} if nodes else {"no node of the model is known": None}
+    problems = [] if nodes else ["no node of the model is known"]
     # A node that has no reading itself is named with its level below.
     if clock and clock.offset_s is None and all(node.samples for node in nodes.values()):
-        problems, nodes = {f"the clock of the node that measured is unknown: {clock.problem}": None}, {}
+        problems, nodes = [f"the clock of the node that measured is unknown: {clock.problem}"], {}
     ahead_s = (clock.offset_s if clock else None) or 0.0
     workloads = []
     for workload in report["workloads"]:
         levels = []
+        without: dict[str, list[str]] = {}
         for level in workload["levels"]:
             energy, why = _energy(level, nodes, ahead_s) if nodes else (None, "")
             if why:
-                problems[f"{workload['name']}, {level['n']} at once: {why}"] = None
+                without.setdefault(why, []).append(str(level["n"]))
             levels.append({**level, "energy": energy})
+        problems += [f"{workload['name']}, {', '.join(numbers)} at once: {why}" for why, numbers in without.items()]
         workloads.append({**workload, "levels": levels})
     power = {"hosts": list(nodes), "problem": "; ".join(problems) or None}
     return {**report, "workloads": workloads, "power": power}

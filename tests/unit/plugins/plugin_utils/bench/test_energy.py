@@ -86,6 +86,13 @@ def test_a_node_that_is_not_read_costs_the_figure_and_is_named(spark2: energy.Re
     assert f"Tokens per joule: not known. {made['power']['problem']}." in html.page(made).replace("&#39;", "'")
 
 
+def test_a_reason_that_all_levels_have_is_said_once() -> None:
+    levels = [{**level(REPORT), "n": n} for n in (1, 4, 8)]
+    unread = energy.readings({"problem": "nvidia-smi is not installed", "samples": []}, {})
+    made = energy.joined({**REPORT, "workloads": [{"name": "chat", "levels": levels}]}, {"spark1": unread})
+    assert made["power"]["problem"] == "chat, 1, 4, 8 at once: spark1: nvidia-smi is not installed"
+
+
 def test_a_level_that_was_not_asked_and_a_run_without_nodes_have_none() -> None:
     asked_nothing = {**level(REPORT), "ended": level(REPORT)["began"]}
     made = energy.joined({**REPORT, "workloads": [{"name": "chat", "levels": [asked_nothing]}]}, {"spark1": node(40.0)})
