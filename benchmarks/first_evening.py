@@ -37,7 +37,7 @@ PROFILE = "qwen3.6-35b-a3b-nvfp4-vllm"
 # Lines that are no answer: banners, hosts without a result, the sum, and where Ansible found an error.
 FRAME = re.compile(
     r"^(?:PLAY|TASK|RUNNING HANDLER|ok: \[|skipping: |included: |\.\.\.(?:ignoring)?$|\w[\w.-]* +: ok=\d|\[WARNING\]|Origin: |Task failed"
-    r"|<<< caused by|\d+ |\s*\^ |\[ERROR\]|changed  |done     |…  |Done in |Failed in )"
+    r"|<<< caused by|\d+ |\s*\^ |\[ERROR\]|changed  |would    |done     |…  |Done in |Failed in )"
 )
 UGLY = re.compile(r"Traceback|Finalization of task args|<<< caused by|object at 0x|\{\{ ")
 

@@ -53,7 +53,7 @@ class CallbackModule(Default):  # type: ignore[misc,unused-ignore]
     def _say(self, lines: t.Iterable[str]) -> None:
         for line in lines:
             bad = line.startswith(("FAILED", "not reached"))
-            colour = C.COLOR_ERROR if bad else C.COLOR_CHANGED if line.startswith("changed") else None
+            colour = C.COLOR_ERROR if bad else C.COLOR_CHANGED if line.startswith(("changed", "would")) else None
             self._display.display(line, color=colour)
 
     def _waiting(self) -> None:
@@ -110,7 +110,7 @@ class CallbackModule(Default):  # type: ignore[misc,unused-ignore]
             return
         self._handle_warnings(result.result)
         if result.result.get("changed"):
-            self.told.changed.append(self.host_label(result))
+            (self.told.would if result.task.check_mode else self.told.changed).append(self.host_label(result))
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:
         if self.whole:
@@ -155,4 +155,4 @@ class CallbackModule(Default):  # type: ignore[misc,unused-ignore]
             return
         self._say(self.told.flush(time.monotonic()))
         summary = {host: stats.summarize(host) for host in sorted(stats.processed)}
-        self._display.display(ended(summary, time.monotonic() - self.started))
+        self._display.display(ended(summary, time.monotonic() - self.started, self.told.not_made))

@@ -58,11 +58,16 @@ def reason(result: Plain) -> str:
 
 @dataclass
 class Told:
-    """What is known of the step that runs now. errors: hosts by reason; diffs: by text; the rest: hosts."""
+    """What is known of the step that runs now. errors: hosts by reason; diffs: by text; the rest: hosts.
+
+    would: hosts that check mode leaves as they are; not_made: how many changes of the whole run these are.
+    """
 
     step: str = ""
     began: float = 0.0
     changed: list[str] = field(default_factory=list)
+    would: list[str] = field(default_factory=list)
+    not_made: int = 0
     diffs: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
     gone: dict[str, list[str]] = field(default_factory=dict)
@@ -102,21 +107,29 @@ class Told:
             lines += [f"{self.step}: {_names(hosts)}", diff]
         if self.changed:
             lines.append(f"changed  {self.step}: {_names(self.changed)}{took}")
-        elif took and not self.errors and self.step:
+        if self.would:
+            lines.append(f"would    {self.step}: {_names(self.would)}{took}")
+        if took and self.step and not (self.changed or self.would or self.errors):
             lines.append(f"done     {self.step}{took}")
         for why, hosts in self.errors.items():
             lines += [f"FAILED   {self.step}: {_names(hosts)}{took}"]
             lines += [f"  {line}" for line in why.splitlines()]
-        self.changed, self.diffs, self.errors, self.gone, self.step = [], {}, {}, {}, ""
+        self.not_made += len(self.would)
+        self.changed, self.would, self.diffs, self.errors, self.gone, self.step = [], [], {}, {}, {}, ""
         return lines
 
 
-def ended(summary: t.Mapping[str, t.Mapping[str, int]], took: float) -> str:
-    """Return the run's last line. summary: Ansible's counts by host."""
+def ended(summary: t.Mapping[str, t.Mapping[str, int]], took: float, not_made: int = 0) -> str:
+    """Return the run's last line. summary: Ansible's counts by host; not_made: how many of its changes check mode did not make."""
     failed = [host for host, counts in summary.items() if counts["failures"]]
     gone = [host for host, counts in summary.items() if counts["unreachable"]]
-    changes = sum(counts["changed"] for counts in summary.values())
+    changes = sum(counts["changed"] for counts in summary.values()) - not_made
     parts = [f"failed on {', '.join(failed)}"] if failed else []
     parts += [f"{', '.join(gone)} not reached"] if gone else []
-    parts += [f"{changes} change{'s' if changes != 1 else ''}"]
+    parts += [_changes(changes)] if changes or not not_made else []
+    parts += [f"{_changes(not_made)} would be made"] if not_made else []
     return f"{'Failed' if failed or gone else 'Done'} in {seconds(took)}: {'; '.join(parts)}."
+
+
+def _changes(count: int) -> str:
+    return f"{count} change{'s' if count != 1 else ''}"

@@ -128,6 +128,20 @@ def test_hosts_that_fail_alike_are_one_line_with_their_addresses_and_what_to_try
     assert [tip for tip in tips if "power" in tip] == tips[:1]
 
 
+def test_check_mode_says_what_would_change_and_that_nothing_has() -> None:
+    told = Told()
+    told.start("Write the file", 0.0)
+    told.would += ["spark2", "spark1"]
+    assert told.start("Read", 1.0) == ["would    Write the file: spark1, spark2"]
+    assert told.flush(2.0) == []
+    counts = {"failures": 0, "unreachable": 0, "changed": 1}
+    assert ended({"spark1": counts, "spark2": counts}, 3.0, told.not_made) == "Done in 3 s: 2 changes would be made."
+    # What is only read is written on this machine all the same.
+    said = ended({"spark1": counts, "spark2": counts, "controller": counts}, 3.0, told.not_made)
+    assert said == "Done in 3 s: 1 change; 2 changes would be made."
+    assert ended({"spark1": {**counts, "changed": 0}}, 3.0) == "Done in 3 s: 0 changes."
+
+
 def test_the_last_line_says_how_it_ended() -> None:
     none = {"failures": 0, "unreachable": 0, "changed": 0}
     assert ended({"spark1": {**none, "changed": 1}}, 61.0) == "Done in 1 min 1 s: 1 change."
@@ -142,7 +156,9 @@ def test_the_callback_says_nothing_of_what_went_well(monkeypatch: pytest.MonkeyP
         made, "_display", types.SimpleNamespace(verbosity=0, display=lambda text, **_: said.append(text))
     )
     monkeypatch.setattr(made, "_watch", lambda wait: None)
-    task = types.SimpleNamespace(get_name=lambda: "dgxspark.cluster.k3s : Install", loop=None, ignore_errors=False)
+    task = types.SimpleNamespace(
+        get_name=lambda: "dgxspark.cluster.k3s : Install", loop=None, ignore_errors=False, check_mode=False
+    )
 
     def result(host: str, **values: object) -> types.SimpleNamespace:
         return types.SimpleNamespace(task=task, result=values, host=types.SimpleNamespace(get_name=lambda: host))
@@ -161,3 +177,8 @@ def test_the_callback_says_nothing_of_what_went_well(monkeypatch: pytest.MonkeyP
     made.v2_playbook_on_task_start(task, False)
     assert said[0] == "Install: spark1, spark2" and "\n-x\n" in said.pop(1) and "Install" in said.pop(0)
     assert said == ["changed  Install: spark1", "FAILED   Install: spark3", "  broken"]
+    said.clear()
+    task.check_mode = True
+    made.v2_runner_on_ok(result("spark1", changed=True))
+    made.v2_playbook_on_task_start(task, False)
+    assert said == ["would    Install: spark1"]
