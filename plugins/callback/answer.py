@@ -109,12 +109,20 @@ class CallbackModule(Default):  # type: ignore[misc,unused-ignore]
             super().v2_runner_on_ok(result)
             return
         self._handle_warnings(result.result)
+        self._note(result)
         if result.result.get("changed"):
             (self.told.would if result.task.check_mode else self.told.changed).append(self.host_label(result))
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:
         if self.whole:
             super().v2_runner_item_on_ok(result)
+        else:
+            self._note(result)
+
+    def _note(self, result: t.Any) -> None:
+        """Note what a role says by a task that does nothing else."""
+        if result.task.action == "ansible.builtin.debug" and "results" not in result.result:
+            self.told.note(result.result.get("msg"), "" if result.task.run_once else self.host_label(result))
 
     def v2_runner_on_skipped(self, result: t.Any) -> None:
         if self.whole:

@@ -58,7 +58,7 @@ def reason(result: Plain) -> str:
 
 @dataclass
 class Told:
-    """What is known of the step that runs now. errors: hosts by reason; diffs: by text; the rest: hosts.
+    """What is known of the step that runs now. errors: hosts by reason; diffs, notes: by text; the rest: hosts.
 
     would: hosts that check mode leaves as they are; not_made: how many changes of the whole run these are.
     """
@@ -69,6 +69,7 @@ class Told:
     would: list[str] = field(default_factory=list)
     not_made: int = 0
     diffs: dict[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
     gone: dict[str, list[str]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -83,6 +84,12 @@ class Told:
         """Note a failure."""
         why = reason(result)
         self.errors.setdefault(f"{item}: {why}" if item else why, []).append(host)
+
+    def note(self, said: t.Any, host: str = "") -> None:
+        """Note a sentence, or lines, that a step says, of a host if one is named."""
+        lines = [said] if isinstance(said, str) else said
+        if isinstance(lines, list) and lines and all(isinstance(line, str) for line in lines):
+            self.notes.setdefault(values.lines("\n".join(lines).strip()), []).append(host)
 
     def differ(self, host: str, diff: str) -> None:
         """Note what a host's change is, as Ansible formats it: hosts that change alike share one text."""
@@ -105,6 +112,10 @@ class Told:
         took = f" ({seconds(now - self.began)})" if now - self.began >= LONG else ""
         for diff, hosts in self.diffs.items():
             lines += [f"{self.step}: {_names(hosts)}", diff]
+        for text, hosts in self.notes.items():
+            names = _names(filter(None, hosts))
+            first, *more = text.splitlines() or [""]
+            lines += [f"note     {names}{': ' if names else ''}{first}", *(f"         {line}" for line in more)]
         if self.changed:
             lines.append(f"changed  {self.step}: {_names(self.changed)}{took}")
         if self.would:
@@ -115,7 +126,8 @@ class Told:
             lines += [f"FAILED   {self.step}: {_names(hosts)}{took}"]
             lines += [f"  {line}" for line in why.splitlines()]
         self.not_made += len(self.would)
-        self.changed, self.would, self.diffs, self.errors, self.gone, self.step = [], [], {}, {}, {}, ""
+        self.changed, self.would, self.step = [], [], ""
+        self.diffs, self.notes, self.errors, self.gone = {}, {}, {}, {}
         return lines
 
 

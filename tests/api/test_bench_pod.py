@@ -6,14 +6,11 @@ scripted server at the Service's address.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -27,71 +24,15 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.bench_pod im
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings import MANAGER
 from ansible_collections.dgxspark.cluster.tests.api import harness
 from ansible_collections.dgxspark.cluster.tests.stand_ins import kube_api
+from ansible_collections.dgxspark.cluster.tests.support.pod_programs import SPACE, Cluster, Plain
 from ansible_collections.dgxspark.cluster.tests.unit import leaks
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import ManyServer, sse
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
 
-Plain = dict[str, t.Any]
 pytestmark = pytest.mark.skipif(not harness.can_run(), reason=harness.NOT_RUN)
-KEY, SPACE = "sk-" + "7hQw2" * 8, "dgx-serving"
+KEY = "sk-" + "7hQw2" * 8
 POD = {"dgxspark_bench_from": "pod", "dgxspark_report_file": "out/b.json"}
 SHORT = {**POD, "dgxspark_bench_levels": [1, 2], "dgxspark_bench_rounds": 1}
-
-
-OLD = "import runpy, sys; sys.version_info = (3, 9, 1); runpy.run_path(sys.argv[-1], run_name='__main__')"
-
-
-class Cluster(kube_api.Cluster):
-    """A cluster that runs the program of the benchmark's pod. old: its image has Python 3.9. slow: seconds until it starts."""
-
-    def __init__(self, nodes: t.Sequence[str], root: pathlib.Path) -> None:
-        super().__init__(nodes)
-        self.root, self.old, self.slow = root, False, 0.0
-        self.ran: list[Plain] = []
-
-    def run_once(self, made: Plain) -> None:
-        super().run_once(made)
-        (container,) = made["spec"]["containers"]
-        seen = made["status"]["containerStatuses"][0]
-        if container["name"] == "bench" and seen["imageID"]:
-            seen["state"], made["status"]["phase"] = {"running": {}}, "Running"
-            self.ran.append(made)
-            threading.Thread(target=self._run, args=(made, seen, len(self.ran)), daemon=True).start()
-
-    def _run(self, made: Plain, seen: Plain, number: int) -> None:
-        name, (container,) = made["metadata"]["name"], made["spec"]["containers"]
-        root = self.root / str(number)
-        with self.lock:
-            self._lay(made, root)
-        time.sleep(self.slow)
-        command = [word.replace("/dgxspark", f"{root}/dgxspark", 1) for word in container["command"]]
-        options = ["-I", "-S", *(["-c", OLD] if self.old else [])]  # no packages: an image may have none
-        with subprocess.Popen(
-            [sys.executable, *options, *command[1:]], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={"PATH": os.environ["PATH"]},
-        ) as process:  # fmt: skip
-            for line in t.cast(t.IO[str], process.stdout):
-                with self.lock:
-                    self.logs[name] = self.logs.get(name, "") + line
-        with self.lock:
-            ended = {"exitCode": process.returncode, "reason": "Error" if process.returncode else "Completed"}
-            seen["state"] = {"terminated": ended}
-            made["status"]["phase"] = "Failed" if process.returncode else "Succeeded"
-
-    def _lay(self, made: Plain, root: pathlib.Path) -> None:
-        """Lay out the pod's mounts below the root, and rewrite the paths in their files to match."""
-        volumes = {volume["name"]: volume for volume in made["spec"]["volumes"]}
-        for mount in made["spec"]["containers"][0]["volumeMounts"]:
-            place, volume = root / mount["mountPath"].lstrip("/"), volumes[mount["name"]]
-            place.mkdir(parents=True)
-            for kind, plural, named in (("configMap", "configmaps", "name"), ("secret", "secrets", "secretName")):
-                for item in volume.get(kind, {}).get("items", ()):
-                    data = self.objects["v1", plural, SPACE, volume[kind][named]]["data"][item["key"]]
-                    text = base64.b64decode(data).decode() if kind == "secret" else data
-                    file = place / item["path"]
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_text(text.replace('"/run/secrets', f'"{root}/run/secrets'), encoding="utf-8")
-                    file.chmod(item.get("mode", 0o644))
 
 
 class Owner(harness.Site):

@@ -39,7 +39,7 @@ def test_each_command_has_its_row() -> None:
     for own in ROWS.values():
         for row in own["rows"]:
             assert len({"not", "by", "says"} & set(row)) == 1, row
-            places = re.findall(r"\b(?:tests|benchmarks)/[\w./]*\w", row.get("not", row.get("by", "")))
+            places = re.findall(r"(?:\b(?:tests|benchmarks)|\.github)/[\w./]*\w", row.get("not", row.get("by", "")))
             assert places or "by" not in row, row
             for place in places:
                 assert (ROOT / place).exists(), f"{row['type']}: {place}"
@@ -56,7 +56,10 @@ def test_a_guides_commands_end_as_it_says(name: str, tmp_path: pathlib.Path) -> 
     served = (
         [block for block in guide.blocks(name, "yaml") if "k8s_dgx_model_profile" in block] if name != "README" else []
     )
-    place, wrong = Guide(tmp_path, own.get("files", {}), own.get("sparks", 2), "".join(served[:1])), []
+    place, wrong = (
+        Guide(tmp_path, own.get("files", {}), own.get("sparks", 2), "".join(served[:1]), own.get("engines", ())),
+        [],
+    )
     try:
         for command in own.get("before", []):
             typed = place.type(command, own["at"])
@@ -64,6 +67,9 @@ def test_a_guides_commands_end_as_it_says(name: str, tmp_path: pathlib.Path) -> 
         for row, command in zip(own["rows"], printed(name), strict=True):
             if "says" not in row:
                 continue
+            for each in row.get("before", []):
+                done = place.type(each, row.get("at", own["at"]))
+                assert not done.status, f"$ {each}\n{done.printed}"
             typed = place.type(command, row.get("at", own["at"]))
             print(f"{typed.seconds:5.1f} s [{typed.status}] {command}")
             if typed.status != row.get("ends", 0):

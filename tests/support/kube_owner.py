@@ -19,16 +19,22 @@ FUNCTIONS = {
 }
 
 
+Maker = t.Callable[[t.Sequence[str]], kube_api.Cluster]
+
+
 class Owner(harness.Site):
     """Sparks (default: four) with the facts that roce_info would return, and a kubeconfig where the role k3s puts it."""
 
-    def __init__(self, folder: pathlib.Path, groups: bool = True, count: int = 4, **fabric: t.Any) -> None:
-        self.cluster = kube_api.Cluster(names(count))
+    def __init__(
+        self, folder: pathlib.Path, groups: bool = True, count: int = 4, made: Maker = kube_api.Cluster, **fabric: t.Any
+    ) -> None:
+        self.cluster = made(names(count))
         (folder / "home/.kube").mkdir(parents=True)
         self.kubeconfig = folder / "home/.kube/dgxspark.yml"
         self.server = kube_api.serve(self.cluster, self.kubeconfig)
         self.places = {
-            name: (folder / "nodes" / name / "cache", folder / "nodes" / name / "files") for name in names(4)
+            name: (folder / "nodes" / name / "cache", folder / "nodes" / name / "files")
+            for name in names(max(count, 4))
         }
         nodes = f"{folder}/nodes/{{{{ inventory_hostname }}}}"
         super().__init__(

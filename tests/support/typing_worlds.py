@@ -4,33 +4,46 @@
 `sparks`: two stand-ins (two_sparks.py) that ssh reaches, for discover and what it writes. `cluster`: Sparks whose cluster is the stand-in
 of an API server, and whose model is a script. `evening`: the folder of `sparks` in which `discover` wrote the inventory, its comments
 about K3s and serving taken away as README says, and with a cluster and a scripted model that wants the key. `measured`: what a matrix
-leaves of two drivers. Nothing is added to a command: ssh, sudo and
-netplan are programs of a folder that comes first in PATH.
+leaves of two drivers. `connected`: an inventory whose bundle comes from stand-ins of GitHub, PyPI and registries. `release`: what a
+release has, and collections from a stand-in of nothing: the owner has those that it needs. Nothing is added to a command: ssh, sudo and
+netplan are programs of a folder that comes first in PATH; /srv and /media are the guide's own, and so is the network where `sparks` is.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import time
 import typing as t
 
 import yaml
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.tests.api import harness
-from ansible_collections.dgxspark.cluster.tests.support import evening, kube_owner, two_sparks
+from ansible_collections.dgxspark.cluster.tests.support import (
+    bundle_site,
+    evening,
+    kube_owner,
+    pod_programs,
+    two_sparks,
+)
 from ansible_collections.dgxspark.cluster.tests.unit import matrix_driven
 from ansible_collections.dgxspark.cluster.tests.unit.chat_server import Answer, ManyServer, Request, head
 from ansible_collections.dgxspark.cluster.tests.unit.fabric_inputs import names, node
 from ansible_collections.dgxspark.cluster.tests.unit.owner import BIN, ROOT
 from ansible_collections.dgxspark.cluster.tests.unit.sound_server import sound
+from ansible_collections.dgxspark.cluster.tools import release
 
 INVENTORIES = ROOT / "inventories"
+COLLECTIONS = ("ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH")  # where this checkout's is found
 KEY = "a-key-of-this-evening"
 HELLO = "InfiniBand is a network in which one machine reads another one's memory."
 # Takes ssh's options from Ansible, and enters the stand-in that has the address; any other host is one that is off.
@@ -43,6 +56,37 @@ exec env -i HOME=/root PATH={tools}:/usr/sbin:/usr/bin:/sbin:/bin {lan}/$host/en
 SUDO = """#!/bin/sh
 while :; do case "$1" in -u|-p|-g) shift 2;; -*) shift;; *) break;; esac; done
 exec "$@"
+"""
+# STAND-IN of the driver's program: an idle GB10 that takes every clock limit.
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in
+--query-gpu=*) for field in $(echo "${1#--query-gpu=}" | tr , ' '); do
+  case $field in name) value="NVIDIA GB10";; pstate) value=P8;; clocks.sm) value=208;; clocks.max.sm) value=2418;; power.draw) value=4.20;;
+    temperature.gpu) value=41;; utilization.gpu) value=0;; *) value="[N/A]";; esac
+  line="$line, $value"; done; echo "${line#, }";;
+-lgc) echo "GPU clocks set to \"(gpuClkMin $2)\" for GPU 0000000F:01:00.0";;
+-rgc) echo "All done.";;
+*) echo "stand-in: $*" >&2; exit 1;;
+esac
+"""
+# STAND-IN of llama-benchy 0.4.0: it asks nobody, and writes the file that it was told to, with one figure for all.
+LLAMA_BENCHY = """#!/usr/bin/python3
+import json, sys
+words, given = sys.argv[1:], {}
+for word in words:
+    if word.startswith("--"):
+        own = given[word] = []
+    else:
+        own.append(word)
+figure = {"mean": 40.0, "std": 0.0, "values": [40.0, 40.0, 40.0]}
+names = ("tg_throughput", "tg_req_throughput", "peak_throughput", "pp_throughput", "e2e_ttft")
+rows = [
+    {"concurrency": int(n), "context_size": int(depth), "prompt_size": 2048, **dict.fromkeys(names, figure)}
+    for depth in given["--depth"]
+    for n in given["--concurrency"]
+]
+with open(given["--save-result"][0], "w") as file:
+    json.dump({"version": "0.4.0", "benchmarks": rows}, file)
 """
 
 
@@ -80,19 +124,30 @@ class Guide:
     group: what it has the owner write into group_vars/dgx.yml before a model is served.
     """
 
-    def __init__(self, place: pathlib.Path, files: t.Mapping[str, str], sparks: int = 2, group: str = "") -> None:
-        self.group = group
+    def __init__(
+        self,
+        place: pathlib.Path,
+        files: t.Mapping[str, str],
+        sparks: int = 2,
+        group: str = "",
+        engines: t.Sequence[str] = (),
+    ) -> None:
+        self.group, self.engines = group, engines
+        self.running: list[subprocess.Popen[bytes]] = []
         self.place, self.files, self.count = place, files, sparks
         self.folders: dict[str, pathlib.Path] = {}
         self.sparks: two_sparks.Site | None = None
         self.cluster: kube_owner.Owner | None = None
         self.chat: ManyServer | None = None
+        self.outside: bundle_site.Site | None = None
         self.tools = place / "tools"
         self.tools.mkdir(parents=True)
         self._program("ssh", SSH.format(lan=place / "sparks" / "lan", tools=self.tools))
         self._program("sudo", SUDO)
+        self._program("llama-benchy", LLAMA_BENCHY)
         self._program("kubectl", "#!/bin/sh\necho 'node1:812:812 [0] NCCL INFO NET/IB : No device found.'\n")
-        (place / "home").mkdir()
+        for name in ("home", "own/srv", "own/media/disk"):
+            (place / name).mkdir(parents=True)
         self._program(
             "netplan", "#!/bin/sh\nexit 0\n"
         )  # accepts every file: what it would refuse is the lab's business
@@ -121,7 +176,35 @@ class Guide:
 
     @property
     def _makers(self) -> dict[str, t.Callable[[pathlib.Path], pathlib.Path]]:
-        return {"sparks": self._sparks, "cluster": self._cluster, "measured": self._measured}
+        return {
+            "sparks": self._sparks,
+            "cluster": self._cluster,
+            "measured": self._measured,
+            "connected": self._connected,
+            "release": self._release,
+        }
+
+    def _connected(self, made: pathlib.Path) -> pathlib.Path:
+        """Make the folder of an owner who fills a bundle: inventory, and knowledge of what the stand-ins have."""
+        engine = knowledge.get("profile", "qwen3.5-397b-a17b-nvfp4")["engine"]["image"]
+        self.outside = bundle_site.Site(made, [engine, "vllm/vllm-openai:v0.25.1"])
+        inventory = yaml.safe_load((made / "hosts.yml").read_text(encoding="utf-8"))
+        for name in ("dgxspark_bundle", "k8s_dgx_model_profile", "nccl_bench_image"):
+            del inventory["dgx"]["vars"][name]
+        (made / "inventory").mkdir()
+        (made / "inventory/hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+        (made / "dgxspark").rename(made / "inventory/dgxspark")
+        shutil.copy(INVENTORIES / "ansible.cfg", made)
+        return made
+
+    def _release(self, made: pathlib.Path) -> pathlib.Path:
+        """Make what a release has; and what Galaxy would bring beside it, which is not asked."""
+        release.build(made)
+        there = self.place / "home/.ansible/collections/ansible_collections"
+        shutil.copytree(
+            pathlib.Path(str(harness.collections())) / "ansible_collections/kubernetes", there / "kubernetes"
+        )
+        return made
 
     def _measured(self, made: pathlib.Path) -> pathlib.Path:
         """Make what a matrix leaves of two drivers; the second is a tenth slower."""
@@ -146,20 +229,40 @@ class Guide:
 
     def _sparks(self, made: pathlib.Path) -> pathlib.Path:
         self.sparks = two_sparks.Site(made)
-        for host in self.sparks.lan.hosts.values():  # the package prometheus-node-exporter
+        for host in self.sparks.lan.hosts.values():  # the package prometheus-node-exporter, and the driver's program
             host.sh("mkdir -p /var/lib/prometheus/node-exporter")
+            host.sh(
+                f"printf '%s' {shlex.quote(NVIDIA_SMI)} >/usr/local/bin/nvidia-smi; chmod 755 /usr/local/bin/nvidia-smi"
+            )
+        self._lan("ip link set lo up; ip address add 10.0.0.1/32 dev lo")
+        for address in self.engines:
+            host = self.sparks.lan.hosts.get(address)
+            pid = host.process.pid if host else self.sparks.lan.bridge.pid
+            engine = [sys.executable, str(ROOT / "tests/stand_ins/scripted_engine.py"), "--model-path", "acme/Model-8B"]
+            command = ["nsenter", "-t", str(pid), "-n", "--", *engine, "--host", address, "--port", "30000"]
+            env = {**os.environ, "SCRIPTED_LOAD_S": "0"}
+            quiet = subprocess.DEVNULL
+            self.running.append(subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet))
+        self._vocabulary(made / "outside")
+        self._mirror(made / "mirror")
         (made / "typed").mkdir()
         return made / "typed"
 
     def _cluster(self, made: pathlib.Path) -> pathlib.Path:
         self.cluster = kube_owner.Owner(
-            made, count=self.count, topology="direct" if self.count == 2 else "switch", vf_count=4
+            made,
+            count=self.count,
+            made=lambda nodes: pod_programs.Speaking(nodes, made / "pods"),
+            topology="direct" if self.count == 2 else "switch",
+            vf_count=4,
         )
         self._model(self.cluster, answered)
         # Of a cluster of others, which the guide reaches by this file.
         shutil.copy(self.cluster.kubeconfig, self.cluster.kubeconfig.with_name("theirs.yml"))
         inventory = yaml.safe_load((made / "hosts.yml").read_text(encoding="utf-8"))
         inventory["dgx"]["vars"]["k8s_dgx_serving"]["service_type"] = "NodePort"
+        if self.count < 8:  # pods ask the script at the Service's own port
+            inventory["dgx"]["vars"]["k8s_dgx_serving"]["service_port"] = self.cluster.cluster.node_port
         for number, host in enumerate(inventory["dgx"]["hosts"].values(), 1):
             host |= {"ansible_become": False, "dgxspark_roce": to_plain(node(host=number, vfs=4))}
         (made / "hosts.yml").unlink()
@@ -217,11 +320,11 @@ class Guide:
         }
         folder = self.folder(at)
         env |= self.cluster.environment if self.cluster and at in ("cluster", "evening") else {}
-        for name in ("ANSIBLE_CONFIG", "ANSIBLE_HOME"):
+        for name in ("ANSIBLE_CONFIG", "ANSIBLE_HOME", *(COLLECTIONS if at == "release" else ())):
             env.pop(name, None)
         began = time.monotonic()
         done = subprocess.run(
-            ["bash", "-c", f"{command}\nended=$?; pwd >{self.place}/pwd; exit $ended"],
+            [*self._inside(at), "bash", "-c", f"{command}\nended=$?; pwd >{self.place}/pwd; exit $ended"],
             cwd=folder,
             env=env,
             check=False,
@@ -236,10 +339,60 @@ class Guide:
         )
         return Typed(time.monotonic() - began, done.stdout, done.returncode)
 
+    def _mirror(self, folder: pathlib.Path) -> None:
+        """Give the nodes' apt a distribution of their own, with a package that has no files: the rest is the real apt and dpkg."""
+        about = "Package: perftest\nVersion: 24.10\nArchitecture: all\nMaintainer: nobody <nobody@example.com>\nDescription: a stand-in\n"
+        (folder / "perftest/DEBIAN").mkdir(parents=True)
+        (folder / "perftest/DEBIAN/control").write_text(about, encoding="utf-8")
+        file = folder / "perftest.deb"
+        subprocess.run(["dpkg-deb", "--build", "--root-owner-group", folder / "perftest", file], check=True, stdout=-3)
+        data = file.read_bytes()
+        entry = f"{about}Filename: ./{file.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+        (folder / "Packages").write_text(entry, encoding="utf-8")
+        own = f"deb [trusted=yes] file:{folder} ./"
+        for host in self.sparks.lan.hosts.values() if self.sparks else ():
+            host.sh(
+                "mount -t tmpfs cache /var/cache; mount -t tmpfs log /var/log; mkdir -p /var/cache/apt/archives/partial /var/log/apt"
+                " /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/lib/apt/lists/partial; touch /var/lib/dpkg/status"
+                f" /var/lib/dpkg/available; rm -rf /etc/apt/sources.list.d/*; "
+                f"echo 'APT::Sandbox::User root;' >/etc/apt/apt.conf.d/99own; echo '{own}' >/etc/apt/sources.list; apt-get -qq update"
+            )
+
+    def _vocabulary(self, folder: pathlib.Path) -> None:
+        """Serve the vocabulary of gpt-oss models at its name, over TLS; curl's own configuration says where that is, and whom to trust."""
+        name, pem = "openaipublic.blob.core.windows.net", folder / "server.pem"
+        (folder / "encodings").mkdir(parents=True)
+        (folder / "encodings/o200k_base.tiktoken").write_text("IQ== 0\n", encoding="utf-8")
+        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-days", "2"]
+        made += ["-addext", f"subjectAltName=DNS:{name}", "-keyout", str(pem), "-out", str(folder / "crt.pem")]
+        subprocess.run(made, check=True, capture_output=True)
+        serving = ["openssl", "s_server", "-quiet", "-WWW", "-accept", "8443", "-key", str(pem), "-cert", "crt.pem"]
+        quiet = subprocess.DEVNULL
+        self.running.append(
+            subprocess.Popen([*self._inside("sparks"), *serving], cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet)
+        )
+        text = f'connect-to = "{name}:443:127.0.0.1:8443"\ncacert = "{folder}/crt.pem"\n'
+        (self.place / "home/.curlrc").write_text(text, encoding="utf-8")
+
+    def _inside(self, at: str) -> list[str]:
+        """Return what goes before a command: folders of its own, and where Sparks are, their network."""
+        lan = ["nsenter", "-t", str(self.sparks.lan.bridge.pid), "-n", "--"] if at == "sparks" and self.sparks else []
+        folders = 'for each in srv media; do mount --bind "$0/$each" "/$each" || exit 99; done; exec "$@"'
+        return [*["unshare", "--mount", "--propagation", "private", "sh", "-c"], folders, str(self.place / "own"), *lan]
+
+    def _lan(self, command: str) -> None:
+        """Run something where the controller of `sparks` is."""
+        subprocess.run([*self._inside("sparks"), "sh", "-c", command], check=True)
+
     def close(self) -> None:
         """Take the stand-ins away."""
+        for process in self.running:
+            process.kill()
+            process.wait()
         if self.chat:
             self.chat.__exit__()
+        if self.outside:
+            self.outside.stop()
         if self.cluster:
             self.cluster.server.shutdown()
         if self.sparks:

@@ -17,6 +17,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl.verdict impo
 
 Plain = dict[str, t.Any]
 REFUSED, CANNOT = 3, 4  # exit statuses of roles/nccl/files/nccl_bench.py
+NOT_STARTED = "Error executing command."  # what Ansible says of a program that is not there, and no more
 LOST = "could not find job"  # what Ansible's async_status says
 
 
@@ -103,6 +104,8 @@ def _unready(rank: t.Mapping[str, t.Any]) -> str:
 
 def _last(done: t.Mapping[str, t.Any]) -> str:
     """Return the last line of a program's standard error, else Ansible's message."""
+    if not done.get("stderr") and done.get("msg") == NOT_STARTED:
+        return f"{str(done.get('cmd')).split(' ', maxsplit=1)[0]} could not be started: is it there, and may it be run?"
     said = str(done.get("stderr") or "").strip().splitlines() or str(done.get("msg") or "").strip().splitlines()
     return excerpt(said[-1]) if said else "no answer"
 

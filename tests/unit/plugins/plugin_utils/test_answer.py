@@ -142,6 +142,22 @@ def test_check_mode_says_what_would_change_and_that_nothing_has() -> None:
     assert ended({"spark1": {**counts, "changed": 0}}, 3.0) == "Done in 3 s: 0 changes."
 
 
+def test_what_a_role_says_is_said_once_with_the_hosts_that_it_is_about() -> None:
+    told = Told()
+    told.start("Say that perftest is missing", 0.0)
+    for host in ("spark10", "spark2"):
+        told.note("perftest is not on the node.\nInstall it.", host)
+    told.note("Platform and serving: skipped.")
+    told.note({"p0f0": 3})  # a program's value is no sentence
+    told.note([])
+    assert told.flush(1.0) == [
+        "note     spark2, spark10: perftest is not on the node.",
+        "         Install it.",
+        "note     Platform and serving: skipped.",
+    ]
+    assert told.flush(1.0) == []
+
+
 def test_the_last_line_says_how_it_ended() -> None:
     none = {"failures": 0, "unreachable": 0, "changed": 0}
     assert ended({"spark1": {**none, "changed": 1}}, 61.0) == "Done in 1 min 1 s: 1 change."
@@ -157,7 +173,12 @@ def test_the_callback_says_nothing_of_what_went_well(monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setattr(made, "_watch", lambda wait: None)
     task = types.SimpleNamespace(
-        get_name=lambda: "dgxspark.cluster.k3s : Install", loop=None, ignore_errors=False, check_mode=False
+        get_name=lambda: "dgxspark.cluster.k3s : Install",
+        loop=None,
+        ignore_errors=False,
+        run_once=False,
+        action="x",
+        check_mode=False,
     )
 
     def result(host: str, **values: object) -> types.SimpleNamespace:
@@ -168,7 +189,15 @@ def test_the_callback_says_nothing_of_what_went_well(monkeypatch: pytest.MonkeyP
     made.v2_runner_on_ok(result("spark1"))
     made.v2_runner_on_skipped(result("spark2"))
     assert said == []
-    made.v2_runner_on_ok(result("spark1", changed=True))
+    task.action = "ansible.builtin.debug"
+    made.v2_runner_on_ok(result("spark1", msg="Log in again."))
+    made.v2_runner_item_on_ok(result("spark2", msg="Log in again."))
+    made.v2_runner_on_ok(result("spark2", msg="All items completed", results=[]))
+    made.v2_playbook_on_task_start(task, False)
+    assert said == ["note     spark1, spark2: Log in again."]
+    said.clear()
+    task.action = "x"
+    made.v2_runner_on_ok(result("spark1", changed=True, msg="not by a task that says something"))
     for host in ("spark2", "spark1"):
         made.v2_on_file_diff(result(host, changed=True, diff={"before": "x\n", "after": "y\n"}))
     assert said == []

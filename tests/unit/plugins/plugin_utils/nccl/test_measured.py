@@ -44,6 +44,14 @@ def test_nothing_is_said_of_ranks_that_can_start_and_have_not() -> None:
         ({"spark1": READY}, "two hosts are needed; asked: spark1"),
         (ranks(two={"check": {"rc": 4, "stderr": "x\nPyTorch sees no GPU.\n"}}), "spark2: PyTorch sees no GPU."),
         (ranks(two={"check": {"rc": 2, "msg": "[Errno 2] No such file: '/opt/python'"}}), "spark2: [Errno 2] No such"),
+        (
+            ranks(
+                two={
+                    "check": {"rc": 2, "msg": "Error executing command.", "stderr": "", "cmd": "/opt/python - --check"}
+                }
+            ),
+            "spark2: /opt/python could not be started",
+        ),
         (ranks(two={"check": {"unreachable": True, "msg": "Failed to connect"}}), "spark2: Failed to connect"),
         (ranks(two={"check": {}, "fault": "the HCA of VF 1 is not known."}), "spark2: the HCA of VF 1 is not known."),
         (ranks({}, {}), "spark1: no answer; spark2: no answer"),
