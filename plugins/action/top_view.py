@@ -10,10 +10,11 @@ import time
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.modules.top_view import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import terminal, top
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, live, terminal, top
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import reason
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench import known
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric.settings import hardware_name
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, busy
 
 
@@ -32,10 +33,21 @@ class ActionModule(ControllerAction):
         except CollectionError as exc:
             now["why"] = f"Groups are not seen: {exc}"
         view = top.view(now, args["before"] or None)
-        lines = top.table(view, time.strftime("%H:%M:%S", time.localtime(now["at"])))
-        if terminal.IS_SCREEN or not args["more"]:
-            terminal.screen(json.dumps(view) if args["show"] == "json" else "\n".join(lines))
-        return {"reading": now, "view": view, "table": lines, "screen": terminal.IS_SCREEN}
+        clock = time.strftime("%H:%M:%S", time.localtime(now["at"]))
+        lines = top.table(view, clock)
+        wanted = bool(terminal.TERMINAL) and args["show"] == "table"
+        lacking = live.lacks() if wanted else ""
+        tty = terminal.TERMINAL if wanted and not lacking else ""
+        screen = live.Screen(args["screen"])
+        ended = screen.draw(tty, top.page(view, clock, self._limits()), args["pause"]) if args["more"] else True
+        if ended:
+            broken, once = screen.end(), f"This is shown once, not live. {lacking}"
+            notes = [f"The live view broke down: {broken}"] * bool(broken) + [once] * bool(lacking)
+            terminal.say("\n".join([*notes, *([json.dumps(view)] if args["show"] == "json" else lines)]))
+        return {"reading": now, "view": view, "table": lines, "screen": screen.folder, "ended": ended}
+
+    def _limits(self) -> Plain:
+        return hardware.health(hardware_name(self.variable("dgxspark_fabric", {})), self.owner_dirs())
 
     def _nodes(self, args: Plain) -> Plain:
         found, counted = self.of_hosts(args["health"]), self.of_hosts(args["counters"])

@@ -37,9 +37,19 @@ options:
     choices: [table, json]
     default: table
   more:
-    description: Whether another reading follows. Then nothing is printed unless the output is a terminal, which is cleared each time.
+    description: >-
+      Whether another reading follows. Then nothing is printed; on a terminal the table is drawn, and refreshed by the next calls until
+      one without O(more). It needs a terminal that the playbook has to itself.
     type: bool
     default: false
+  pause:
+    description: Seconds to wait if another reading follows. Quitting the view ends them.
+    type: float
+    default: 0
+  screen:
+    description: RV(screen) of the last time.
+    type: str
+    default: ""
   node_names:
     description: The nodes of hosts that have another name in Kubernetes.
     type: dict
@@ -51,6 +61,7 @@ options:
     default: []
 requirements:
   - httpx (Python library, on the controller)
+  - rich >= 13 (Python library, on the controller), for the view that refreshes
 seealso:
   - module: dgxspark.cluster.kube_models
 """
@@ -88,7 +99,11 @@ view:
       description: Why no group was seen.
       type: str
 screen:
-  description: Whether the output is a terminal.
+  description: What the next call needs to go on with the same screen; empty without one.
+  type: str
+  returned: success
+ended:
+  description: Whether no reading should follow, since there was one only or the view has been quit.
   type: bool
   returned: success
 table:
@@ -106,6 +121,8 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "before": {"type": "dict"},
     "show": {"type": "str", "choices": ["table", "json"], "default": "table"},
     "more": {"type": "bool", "default": False},
+    "pause": {"type": "float", "default": 0},
+    "screen": {"type": "str", "default": ""},
     "node_names": {"type": "dict", "default": {}},
     "knowledge_dirs": {"type": "list", "elements": "path", "default": []},
     "kubeconfig": {"type": "path"},

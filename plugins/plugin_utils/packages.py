@@ -65,9 +65,12 @@ def command(requirements: t.Sequence[str], executable: str, prefix: str, *, own:
     return f"{shlex.quote(executable)} -m pip install {words}"
 
 
-def problem(installed: t.Callable[[str], str | None] = _installed) -> str:
-    """Return what this interpreter lacks and how to install it, in one line; "" if it lacks nothing."""
-    found = missing(wanted(REQUIREMENTS.read_text(encoding="utf-8")), installed)
+def problem(installed: t.Callable[[str], str | None] = _installed, needs: t.Sequence[str] = ()) -> str:
+    """Return what this interpreter lacks and how to install it, in one line; "" if it lacks nothing.
+
+    needs: requirements of one playbook, instead of those that all have.
+    """
+    found = missing(needs or wanted(REQUIREMENTS.read_text(encoding="utf-8")), installed)
     if not found:
         return ""
     told = [requirement + (f" ({there} is installed)" if there else "") for requirement, there in found]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import typing as t
@@ -18,9 +19,23 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import sec
 # Programs parse these callbacks' standard output, so text for people goes to standard error.
 FOR_PROGRAMS = frozenset({"json", "jsonl"})
 
+
+def _terminal() -> str:
+    """Return the name of the terminal that standard output is; "" if it is none, cannot draw, or is another program's now."""
+    try:
+        if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+            return ""
+        name = os.ttyname(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return ""
+    try:
+        return name if os.tcgetpgrp(sys.stdout.fileno()) == os.getpgrp() else ""
+    except OSError:  # not this session's
+        return name
+
+
 # Read here, in the process that loads the plugins: a task's own process has no terminal.
-IS_SCREEN = sys.stdout.isatty()
-_CLEAR = "\x1b[H\x1b[2J"  # to the upper left, and erase (ECMA-48: CUP, ED)
+TERMINAL = _terminal()
 
 _display = Display()
 
@@ -36,11 +51,6 @@ def say(text: str) -> None:
     `debug` would quote and wrap it.
     """
     _display.display(lines(text), stderr=for_program())
-
-
-def screen(text: str) -> None:
-    """Print the text in the place of what the screen shows; below it where the output is no terminal."""
-    _display.display((_CLEAR if IS_SCREEN else "") + lines(text), stderr=for_program())
 
 
 class Progress:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.fabric.counters import DATA, ERRORS, FULL, WORD
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import signatures
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.metrics import engine_of, values_of
 
 Plain = dict[str, t.Any]
 Seen = t.Mapping[str, t.Any]
+Cell = tuple[str, str]  # a text and its grade
+WARN, BAD = "warn", "bad"
 GAUGES = ("running", "waiting", "cache")
 COUNTERS = ("prompt_tokens", "output_tokens", "requests")
 METRICS_OFF = "no engine's metrics at /metrics (SGLang: enable_metrics: true in k8s_dgx_overrides)"
@@ -29,11 +31,11 @@ _NODE_HEAD = ("node", "free GiB", "GPU %", "MHz", "W", "°C", "RoCE Gbit/s in", 
 _GROUP_HEAD = ("group", "Sparks", "running", "waiting", "KV %", "tokens/s out", "in", "requests/s")
 
 
-def node(health: Seen, counters: t.Sequence[Seen], why: str = "") -> Plain:
-    """Return a node's reading. health: of node_health; counters: of roce_counters; why: the reason if it did not answer."""
+def node(said: Seen, counters: t.Sequence[Seen], why: str = "") -> Plain:
+    """Return a node's reading. said: the health of node_health; counters: of roce_counters; why: the reason if it did not answer."""
     if why:
         return {"why": foreign.line(why, _WHY)}
-    memory, gpus = health.get("memory") or {}, health.get("gpus") or [{}]
+    memory, gpus = said.get("memory") or {}, said.get("gpus") or [{}]
     gpu = gpus[0]
     return {
         "free_gib": _gib(memory.get("MemAvailable")),
@@ -136,51 +138,87 @@ def _gib(kib: t.Any) -> float | None:
     return None if value is None else round(value / _KIB_GIB, 1)
 
 
-def table(shown: Seen, clock: str) -> list[str]:
-    """Return the view as lines."""
+def page(shown: Seen, clock: str, limits: Seen | None = None) -> list[Plain]:
+    """Return the view in blocks, each of `lines` or of a table (`head`, `rows`); a text has its grade beside it: "", WARN or BAD.
+
+    texts: how many columns are no numbers. first_out: columns that a narrow screen does without, the first of them first. limits:
+    `knowledge/health` of the Sparks' class; without them only what is lost has a grade.
+    """
     nodes, groups = shown["nodes"], shown["groups"]
     lost = [host for host, each in nodes.items() if each.get("why")]
     since = f", rates over {shown['seconds']:.0f} s" if shown["seconds"] else ""
-    lines = [
-        f"{clock}  {len(nodes) - len(lost)} of {len(nodes)} Sparks, {signatures.count(len(groups), 'group')}{since}",
-        "",
-    ]
-    rows = [_node_row(host, each) for host, each in nodes.items() if not each.get("why")]
-    lines += _aligned(_NODE_HEAD, rows) if rows else []
-    lines += [f"{host}  not seen: {nodes[host]['why']}" for host in lost]
+    counted = f"{len(nodes) - len(lost)} of {len(nodes)} Sparks, {signatures.count(len(groups), 'group')}"
+    rows = [_node_row(host, each, limits or {}) for host, each in nodes.items() if not each.get("why")]
+    silent = [(f"{host}  not seen: {nodes[host]['why']}", BAD) for host in lost]
+    mute = [(f"{each['name']}: {each['why']}", WARN) for each in groups if each.get("why")]
+    blocks: list[Plain] = [{"lines": [(f"{clock}  {counted}{since}", "")]}, {"lines": [("", "")]}]
+    if rows:
+        blocks.append({"head": _NODE_HEAD, "texts": 1, "first_out": (4, 2, 7, 6, 3), "rows": rows})
+    blocks += [{"lines": silent}] if silent else []
     if groups:
-        lines += ["", *_aligned(_GROUP_HEAD, [_group_row(each) for each in groups])]
-        lines += [f"{each['name']}: {each['why']}" for each in groups if each.get("why")]
-    return [*lines, "", shown["why"]] if shown["why"] else lines
+        of_groups = [_group_row(each) for each in groups]
+        blocks.append({"lines": [("", "")]})
+        blocks.append({"head": _GROUP_HEAD, "texts": 2, "first_out": (7, 6, 1, 4), "rows": of_groups})
+        blocks += [{"lines": mute}] if mute else []
+    return [*blocks, {"lines": [("", ""), (shown["why"], BAD)]}] if shown["why"] else blocks
 
 
-def _node_row(host: str, each: Seen) -> list[str]:
+def table(shown: Seen, clock: str) -> list[str]:
+    """Return the view as lines."""
+    lines: list[str] = []
+    for block in page(shown, clock):
+        lines += _aligned(block) if "head" in block else [text for text, _grade in block["lines"]]
+    return lines
+
+
+def _node_row(host: str, each: Seen, limits: Seen) -> list[Cell]:
     free = f"{_shown(each['free_gib'], 1)}/{_shown(each['total_gib'], 1)}"
     places = (("gpu_percent", 0), ("clock_mhz", 0), ("power_w", 1), ("temperature_c", 0))
     rates = (("received_gbps", 2), ("sent_gbps", 2), ("lost", 0))
-    return [host, free, *(_shown(each.get(name), digits) for name, digits in (*places, *rates))]
+    grades = _grades(each, limits)
+    cells = [(name, _shown(each.get(name), digits)) for name, digits in (*places, *rates)]
+    return [(host, ""), (free, grades.get("free_gib", "")), *((text, grades.get(name, "")) for name, text in cells)]
 
 
-def _group_row(each: Seen) -> list[str]:
+def _grades(each: Seen, limits: Seen) -> dict[str, str]:
+    """Return the grades of a node's figures, as doctor judges them."""
+    found = {"lost": BAD} if each.get("lost") else {}
+    memory, of_gpu = limits.get("memory") or {}, limits.get("gpu")
+    free = each["free_gib"]
+    if free is not None and free < memory.get("warning_gib", 0):
+        found["free_gib"] = BAD if free < memory.get("error_gib", 0) else WARN
+    if of_gpu:
+        gpu = health.Gpu(
+            clock_mhz=each["clock_mhz"],
+            power_w=each["power_w"],
+            temperature_c=each["temperature_c"],
+            utilisation=each["gpu_percent"],
+        )
+        found |= {"clock_mhz": BAD, "power_w": BAD} if health.low_power(gpu, of_gpu) else {}
+        found |= {"power_w": WARN} if health.weak(gpu, of_gpu) else {}
+        found |= {"temperature_c": BAD} if (gpu.temperature_c or 0) >= of_gpu["hot_c"] else {}
+    return found
+
+
+def _group_row(each: Seen) -> list[Cell]:
     cache = each.get("cache")
     full = _shown(None if cache is None else cache * 100, 0)
     rates = [_shown(each.get(f"{name}_per_s"), 1) for name in ("output_tokens", "prompt_tokens", "requests")]
     waiting = [_shown(each.get(name), 0) for name in ("running", "waiting")]
-    return [each["name"], ",".join(each["hosts"]), *waiting, full, *rates]
+    return [(text, "") for text in (each["name"], ",".join(each["hosts"]), *waiting, full, *rates)]
 
 
 def _shown(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _aligned(head: t.Sequence[str], rows: t.Sequence[t.Sequence[str]]) -> list[str]:
+def _aligned(block: Seen) -> list[str]:
     """Return the lines of a table: texts to the left, numbers to the right."""
-    everything = [head, *rows]
-    widths = [max(len(row[column]) for row in everything) for column in range(len(head))]
-    texts = 2 if head is _GROUP_HEAD else 1
+    everything = [block["head"], *([text for text, _grade in row] for row in block["rows"])]
+    widths = [max(len(row[column]) for row in everything) for column in range(len(block["head"]))]
     return [
         "  ".join(
-            cell.ljust(width) if column < texts else cell.rjust(width)
+            cell.ljust(width) if column < block["texts"] else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in everything

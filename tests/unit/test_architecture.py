@@ -176,6 +176,7 @@ MOVES = {
 LOCKS = {
     "module_utils/fabric/turn.py": "the locked file is what is read and written",
     "plugin_utils/matrix/journal.py": "hands the lock's descriptor on to the processes of a case",
+    "plugin_utils/live.py": "hands the lock's descriptor on to the program that draws",
 }
 
 
