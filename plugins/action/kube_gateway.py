@@ -13,7 +13,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import Col
 from ansible_collections.dgxspark.cluster.plugins.modules.kube_gateway import ARGUMENTS
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import apply, ask, gateway, group
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import ask, gateway, group
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.instances import SELECTORS
 
 
@@ -34,30 +34,17 @@ class ActionModule(ControllerAction):
         versions = load_known_bad(self.owner_dirs())
         made = gateway.gateway(args["gateway"], served, keys, args["handler"], versions, time.time())
         space, others = made["objects"][:1], made["objects"][1:]
-        steps = [self._put(space, place), self._hidden(made["secret"], place, space), self._put(others, place, space)]
         return {
-            "changed": any(each["changed"] for each in steps),
-            "objects": [line for each in steps for line in each["objects"]],
-            "diff": [part for each in steps for part in each["diff"]],
+            **group.together(
+                [
+                    group.put_all(self, space, place, self.task_vars),
+                    group.put_secret(self, made["secret"], place, self.task_vars, space),
+                    group.put_all(self, others, place, self.task_vars, space),
+                ]
+            ),
             "models": made["models"],
             "left_out": sorted(each.place for each in served if each.leaves),
         }
-
-    def _put(self, objects: list[Plain], place: Plain, after: list[Plain] | None = None) -> Plain:
-        said = ask.good(group.put(self, objects, place, self.task_vars))
-        return apply.outcome(objects, said, (after or []) if self._task.check_mode else [])
-
-    def _hidden(self, secret: Plain, place: Plain, after: list[Plain]) -> Plain:
-        # A module in a process of its own would log its arguments.
-        before = self._task.no_log, self._task.diff
-        self._task.no_log, self._task.diff = True, False
-        try:
-            return {**self._put([secret], place, after), "diff": []}
-        except CollectionError:
-            said = "the API server did not take it. Its words are not shown, since they may contain a key."
-            raise CollectionError(f"{apply.title(secret)}: {said}") from None
-        finally:
-            self._task.no_log, self._task.diff = before
 
     def _key(self, backend: gateway.Backend, place: Plain) -> str:
         labels = [f"app.kubernetes.io/instance={backend.service.removeprefix('serve-')}"]

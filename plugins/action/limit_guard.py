@@ -23,7 +23,7 @@ class ActionModule(ControllerAction):
         reached, limit = self.variable("ansible_play_hosts_all"), self.variable("ansible_limit", "")
         found = check_limit(limit, self.variable("groups"), reached, args["targets"], args["also"])
         if not found:
-            found = [finding for host in reached for finding in role_arguments.judge(host, self._given(host))]
+            found = role_arguments.judge({host: self._given(host) for host in reached})
         problems = [str(finding) for finding in found]
         return {"problems": problems, **({"failed": True, "msg": " ".join(problems)} if problems else {})}
 

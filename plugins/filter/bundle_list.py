@@ -19,7 +19,8 @@ options:
       What the owner has chosen; what is left out is not needed. C(k3s), its version, for C(architectures) of its hosts, with
       C(checksums); C(kubernetes), the platform's choices as M(dgxspark.cluster.kube_platform) has them, and whether the fabric has
       C(vfs); C(profile) with C(overrides), or C(image), of the engine; C(hub), the version of huggingface_hub; C(bench), the image
-      of the NCCL benchmark's pods; C(spark), the Sparks' architecture.
+      of the NCCL benchmark's pods; C(gateway) and C(webui), the images of the gateway and of its page; C(spark), the Sparks'
+      architecture.
     type: dict
     required: true
   knowledge_dirs:

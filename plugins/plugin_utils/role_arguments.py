@@ -51,13 +51,25 @@ def texts_for_mappings(given: t.Mapping[str, t.Any]) -> list[Finding]:
     return found
 
 
-def judge(host: str, values: t.Mapping[str, t.Any]) -> list[Finding]:
-    """Return what is wrong with a host's variables. values: by name, those of `specs()`; None is not judged."""
+def judge(hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Finding]:
+    """Return what is wrong with hosts' variables, each fault once for all hosts that have it. None is not judged.
+
+    hosts: their values, by the names of `specs()`.
+    """
     known = specs()
-    given = {name: value for name, value in values.items() if value is not None and name in known}
-    found = []
-    for name, value in given.items():
-        for message in ArgumentSpecValidator({name: known[name]}).validate({name: value}).error_messages:
-            remedy = "Correct it; nothing was changed."
-            found.append(Finding("arguments.wrong", "error", f"{name} ({host})", f"{message.rstrip('.')}.", remedy))
-    return found
+    faults: dict[tuple[str, str], list[str]] = {}
+    for host, values in hosts.items():
+        for name, value in values.items():
+            if value is not None and name in known:
+                for message in ArgumentSpecValidator({name: known[name]}).validate({name: value}).error_messages:
+                    faults.setdefault((name, message), []).append(host)
+    return [
+        Finding(
+            "arguments.wrong",
+            "error",
+            f"{name} ({found[0]}{f' and {len(found) - 1} more' if len(found) > 1 else ''})",
+            f"{message.rstrip('.')}.",
+            "Correct it; nothing was changed.",
+        )
+        for (name, message), found in faults.items()
+    ]

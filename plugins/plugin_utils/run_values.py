@@ -21,25 +21,38 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "dgxspark_bench_mode": tuple(bench.ARGUMENTS["mode"]["choices"]),
     "dgxspark_top_show": ("table", "json"),
 }
-NAMES = ("sparks", VERIFY_MODE, *_ALLOWED)
+# Least and largest, and what is said of another value.
+_WHOLE: dict[str, tuple[int, int, str]] = {
+    "sparks": (1, MOST_SPARKS, "Say how many you have, such as sparks=2."),
+    "k8s_dgx_replicas": (
+        0,
+        MOST_SPARKS,
+        "Say how many groups there are to be; 0, or nothing, leaves it to the traffic shape.",
+    ),
+    "dgxspark_top_rounds": (1, 10**6, "Say how many readings there are to be, such as 10."),
+    "dgxspark_top_seconds": (1, 86400, "Say how many seconds lie between two readings, such as 10."),
+}
+NAMES = (VERIFY_MODE, *_WHOLE, *_ALLOWED)
 
 
-def is_count(value: t.Any) -> bool:
-    """Return whether this is a number of Sparks, as a number or as the text that `-e` makes of it."""
+def is_count(value: t.Any, name: str = "sparks") -> bool:
+    """Return whether this is a whole number that the variable may have, as a number or as the text that `-e` makes of it."""
+    least, most, _remedy = _WHOLE[name]
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(MOST_SPARKS))
-    return digits and 1 <= int(text) <= MOST_SPARKS
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return digits and least <= int(text) <= most
 
 
-def wrong_count(value: t.Any) -> Finding:
-    """Return the refusal of a number of Sparks."""
-    message = f"{_shown(value)} is not a number of Sparks."
-    return Finding("arguments.wrong", "error", "sparks", message, "Say how many you have, such as sparks=2.")
+def wrong_count(value: t.Any, name: str = "sparks") -> Finding:
+    """Return the refusal of such a number."""
+    least, most, remedy = _WHOLE[name]
+    what = "a number of Sparks" if name == "sparks" else f"a whole number from {least} to {most}"
+    return Finding("arguments.wrong", "error", name, f"{_shown(value)} is not {what}.", remedy)
 
 
 def judge(given: t.Mapping[str, t.Any], verify_modes: t.Iterable[str]) -> list[Finding]:
     """Return what is wrong with values. given: those of NAMES that are set; verify_modes: the names of all modes of verify."""
-    found = [wrong_count(value) for name, value in given.items() if name == "sparks" and not is_count(value)]
+    found = [wrong_count(value, name) for name, value in given.items() if name in _WHOLE and not is_count(value, name)]
     allowed = {**_ALLOWED, VERIFY_MODE: tuple(verify_modes)}
     for name, value in given.items():
         if name in allowed and value not in allowed[name]:

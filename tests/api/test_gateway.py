@@ -87,6 +87,53 @@ def test_apply_again_check_switch_and_absent(site: StandIn) -> None:
     assert site.good(model_gateway_state="absent") == 0
 
 
+WORD = "correct horse battery"
+PAGE = {"Deployment", "Service", "NetworkPolicy", "PersistentVolumeClaim", "Secret"}
+
+
+def page(site: StandIn) -> dict[str, Plain]:
+    return {made["kind"]: made for key, made in site.cluster.objects.items() if key[3] == "model-gateway-webui"}
+
+
+@pytest.mark.more
+def test_a_page_is_put_before_it_and_removed_without_its_accounts(site: StandIn) -> None:
+    site.play(name="dgxspark.cluster.model_gateway")
+    serves(site, "default", "org/model")
+    good: Plain = {"model_gateway_digest": DIGEST, "model_gateway_api_key": KEY}
+    wanted = good | {"model_gateway_webui": True, "model_gateway_webui_digest": DIGEST}
+    # Without an owner the first visitor would be the administrator.
+    code, said, _changed = site.run(**wanted, model_gateway_webui_password=WORD)
+    assert code != 0 and "model_gateway_webui_admin: name the account" in said and page(site) == {}, said
+    wanted |= {"model_gateway_webui_admin": "owner@lan.example"}
+    code, said, _changed = site.run(**wanted, model_gateway_webui_password_file="none.txt")
+    assert code != 0 and "a file that is there" in said, said
+    (site.folder / "word.txt").write_text(f"{WORD}\n", encoding="utf-8")
+    wanted |= {"model_gateway_webui_password_file": "word.txt"}
+    code, said, changed = site.run("--check", "--diff", "-vvv", **wanted)
+    assert (code, changed > 0, page(site)) == (0, True, {}), said
+    assert leaks.lines(said, KEY, WORD) == []
+    code, said, changed = site.run("--diff", "-vvv", **wanted)
+    assert (code, changed > 0, set(page(site))) == (0, True, PAGE), said
+    assert "at http://NODE:30401" in said
+    secret = {name: base64.b64decode(text).decode() for name, text in page(site)["Secret"]["data"].items()}
+    assert (secret["gateway-key"], secret["password"]) == (KEY, WORD)
+    assert leaks.lines(said, KEY, WORD, secret["session-key"]) == []
+    # Again: nothing, since what signs the sessions is kept. A new key of the gateway: another pod, the same sessions.
+    site.cluster.writes.clear()
+    assert (site.good(**wanted), site.cluster.writes) == (0, [])
+    before = page(site)["Deployment"]["spec"]["template"]
+    assert site.good(**(wanted | {"model_gateway_api_key": KEY[::-1]})) > 0
+    assert page(site)["Deployment"]["spec"]["template"] != before
+    after = {name: base64.b64decode(text).decode() for name, text in page(site)["Secret"]["data"].items()}
+    assert after == secret | {"gateway-key": KEY[::-1]}
+    # Taken out of the inventory, it goes, and the gateway stays; accounts go only if that is asked for.
+    assert site.good(**good) > 0
+    assert (set(page(site)), ours(site)) == ({"PersistentVolumeClaim"}, OURS)
+    assert site.good(**good) == 0
+    assert site.good(model_gateway_state="absent", model_gateway_webui_forget=True) > 0
+    assert (page(site), ours(site)) == ({}, set())
+
+
 @pytest.mark.more
 def test_serving_and_stopping_a_model_keep_it_up_to_date(site: StandIn) -> None:
     gateway: Plain = {"model_gateway_digest": DIGEST, "model_gateway_api_key": KEY, "model_gateway_state": "present"}

@@ -37,6 +37,7 @@ KINDS: dict[str, dict[str, tuple[str, bool]]] = {
         "secrets": ("Secret", True),
         "services": ("Service", True),
         "serviceaccounts": ("ServiceAccount", True),
+        "persistentvolumeclaims": ("PersistentVolumeClaim", True),
     },
     "apps/v1": {
         "statefulsets": ("StatefulSet", True),

@@ -53,7 +53,8 @@ class Choices:
 
     k3s: its version, for its hosts' architectures. kubernetes: the platform's choices, as for kube_platform; vfs: whether the
     fabric plans any. profile, shape, overrides, image: the model for a traffic shape, and the engine's image if not the profile's.
-    hub: the version of huggingface_hub. bench: the image of the NCCL benchmark's pods, if the owner names one.
+    hub: the version of huggingface_hub. bench: the image of the NCCL benchmark's pods, if the owner names one. gateway, webui: the
+    images of the gateway and of the page before it.
     """
 
     k3s: str | None = None
@@ -68,6 +69,8 @@ class Choices:
     image: str | None = None
     hub: str | None = None
     bench: str | None = None
+    gateway: str | None = None
+    webui: str | None = None
 
 
 def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = ()) -> list[Artefact]:
@@ -87,6 +90,9 @@ def artefacts(choices: t.Mapping[str, t.Any], knowledge_dirs: t.Sequence[str] = 
         made.append(_image("engine", engine, chosen.spark, "k8s_dgx: ranks"))
     if chosen.bench:
         made.append(_image("nccl_bench", chosen.bench, chosen.spark, "nccl: benchmark"))
+    for name, reference in (("gateway", chosen.gateway), ("webui", chosen.webui)):
+        if reference:
+            made.append(_image(name, reference, chosen.spark, "model_gateway"))
     if chosen.hub:
         made += _hub(chosen.hub, chosen.spark, dirs)
     return list({artefact.path: artefact for artefact in made}.values())

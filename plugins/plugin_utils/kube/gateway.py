@@ -49,25 +49,44 @@ MOST_NAMES, MOST_CHARACTERS = 64, 256
 _DIGEST = re.compile(r"^sha256:[0-9a-f]{64}$")
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+[a-z0-9.-]{0,30}$")
 _CERTIFICATE, _PRIVATE = "-----BEGIN CERTIFICATE-----", "PRIVATE KEY-----"
-_OWN = {MANAGED_BY_LABEL: MANAGER, NAME_LABEL: NAME}
+OWN = {MANAGED_BY_LABEL: MANAGER, NAME_LABEL: NAME}
+DNS: Plain = {
+    "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+    "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")],
+}
+UNPRIVILEGED: Plain = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 
 @dataclass(frozen=True)
-class Gateway:
-    """An owner's choices. digest: of the image, stated by the owner. timeout_s: of a request, its stream included."""
+class Pinned:
+    """What an owner chooses for the gateway and for a page before it. digest: of the image, stated by the owner.
+
+    timeout_s: of a request, its stream included.
+    """
 
     namespace: str = "dgx-serving"
-    repository: str = "ghcr.io/berriai/litellm"
+    repository: str = ""
     version: str = ""
     digest: str = ""
     service_type: t.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "NodePort"
     node_port: int | None = None
-    port: int = PORT
     timeout_s: int = 3600
     node: str = ""
     requests: dict[str, str] = field(default_factory=lambda: {"cpu": "250m", "memory": "1Gi"})
     memory_limit: str = "2Gi"
     image_pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gateway(Pinned):
+    """An owner's choices. port: of the Service."""
+
+    repository: str = "ghcr.io/berriai/litellm"
+    port: int = PORT
 
 
 @dataclass(frozen=True)
@@ -182,7 +201,7 @@ def gateway(
         f"{MANAGER}/configuration": checksum(files),
         f"{MANAGER}/keys": api_key.mark(json.dumps(hidden, sort_keys=True), chosen.namespace, NAME),
     }
-    own = labels() | _OWN
+    own = labels() | OWN
     coded = {name: base64.b64encode(text.encode()).decode() for name, text in hidden.items()}
     groups: dict[str, list[str]] = {}
     for each in served:
@@ -194,7 +213,7 @@ def gateway(
             thing("v1", "Namespace", chosen.namespace, None, labels()),
             thing("v1", "ConfigMap", NAME, chosen.namespace, own, data=files),
             _reachable(chosen, served, own),
-            _service(chosen, own),
+            service(NAME, chosen, chosen.port, own),
             _deployment(chosen, own, told, sorted(hidden)),
         ],
         "models": dict(sorted(groups.items())),
@@ -203,17 +222,7 @@ def gateway(
 
 def _chosen(asked: t.Mapping[str, t.Any], versions: t.Sequence[Plain]) -> Gateway:
     chosen = from_plain(Gateway, dict(asked), "model_gateway")
-    label(chosen.namespace, "model_gateway_namespace")
-    if chosen.node:
-        node_name(chosen.node, "model_gateway_node")
-    if not _VERSION.match(chosen.version):
-        raise CollectionError(f"model_gateway_version: {chosen.version!r} is not a release, such as 1.108.7.")
-    image(f"{chosen.repository}:v{chosen.version}", "model_gateway_repository")
-    if not _DIGEST.match(chosen.digest):
-        raise CollectionError(
-            "model_gateway_digest: state the digest of the image that you have checked, sha256: and 64 hexadecimal digits. A tag can be "
-            f"moved. `docker buildx imagetools inspect {chosen.repository}:v{chosen.version}` shows it."
-        )
+    pinned(chosen, "model_gateway_", "1.108.7")
     for name, value, least in (("timeout_s", chosen.timeout_s, 10), ("port", chosen.port, 1)):
         if value < least:
             raise CollectionError(f"model_gateway_{name}: {value} is too small.")
@@ -222,6 +231,21 @@ def _chosen(asked: t.Mapping[str, t.Any], versions: t.Sequence[Plain]) -> Gatewa
         if finding.severity == "error":
             raise CollectionError(f"model_gateway_version: {finding.message} {finding.remedy}")
     return chosen
+
+
+def pinned(chosen: Pinned, prefix: str, example: str) -> None:
+    """Raise CollectionError unless it names one image, and where it runs. prefix: of the variables; example: of a version."""
+    label(chosen.namespace, "model_gateway_namespace")
+    if chosen.node:
+        node_name(chosen.node, "model_gateway_node")
+    if not _VERSION.match(chosen.version):
+        raise CollectionError(f"{prefix}version: {chosen.version!r} is not a release, such as {example}.")
+    image(f"{chosen.repository}:v{chosen.version}", f"{prefix}repository")
+    if not _DIGEST.match(chosen.digest):
+        raise CollectionError(
+            f"{prefix}digest: state the digest of the image that you have checked, sha256: and 64 hexadecimal digits. A tag can be "
+            f"moved. `docker buildx imagetools inspect {chosen.repository}:v{chosen.version}` shows it."
+        )
 
 
 def configuration(chosen: Gateway, served: t.Sequence[Backend]) -> str:
@@ -279,25 +303,37 @@ def _credentials(served: t.Sequence[Backend], keys: Keys) -> str:
 
 def _reachable(chosen: Gateway, served: t.Sequence[Backend], own: t.Mapping[str, str]) -> Plain:
     """Let everyone reach the gateway, and it only DNS and the ports of what is served: it holds every model's key."""
-    system = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
-    dns = {"to": [system], "ports": [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]}
     ports = [{"port": port, "protocol": "TCP"} for port in sorted({each.port for each in served})]
     spec = {
-        "podSelector": {"matchLabels": dict(_OWN)},
+        "podSelector": {"matchLabels": dict(OWN)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{"ports": [{"port": "http", "protocol": "TCP"}]}],
         # Not by the ranks' labels: no rule for pods applies to ranks on the hosts' network.
-        "egress": [dns, *([{"ports": ports}] if ports else [])],
+        "egress": [DNS, *([{"ports": ports}] if ports else [])],
     }
     return thing("networking.k8s.io/v1", "NetworkPolicy", NAME, chosen.namespace, own, spec=spec)
 
 
-def _service(chosen: Gateway, own: t.Mapping[str, str]) -> Plain:
-    port: Plain = {"name": "http", "port": chosen.port, "targetPort": "http", "protocol": "TCP"}
+def service(name: str, chosen: Pinned, port: int, own: t.Mapping[str, str]) -> Plain:
+    """Return a Service with these labels for the port `http` of the pods called so."""
+    listed: Plain = {"name": "http", "port": port, "targetPort": "http", "protocol": "TCP"}
     if chosen.node_port and chosen.service_type != "ClusterIP":
-        port["nodePort"] = chosen.node_port
-    spec = {"type": chosen.service_type, "selector": dict(_OWN), "ports": [port]}
-    return thing("v1", "Service", NAME, chosen.namespace, own, spec=spec)
+        listed["nodePort"] = chosen.node_port
+    selector = {**OWN, NAME_LABEL: name}
+    spec = {"type": chosen.service_type, "selector": selector, "ports": [listed]}
+    return thing("v1", "Service", name, chosen.namespace, own, spec=spec)
+
+
+def placed(pod: Plain, chosen: Pinned) -> Plain:
+    """Return the pod's spec where the owner wants it, without a token of the cluster."""
+    pod = {"automountServiceAccountToken": False, "enableServiceLinks": False, **pod}
+    pod |= {"nodeSelector": {HOSTNAME: chosen.node}} if chosen.node else {}
+    pod |= (
+        {"imagePullSecrets": [{"name": name} for name in chosen.image_pull_secrets]}
+        if chosen.image_pull_secrets
+        else {}
+    )
+    return pod
 
 
 def _deployment(chosen: Gateway, own: t.Mapping[str, str], told: t.Mapping[str, str], hidden: t.Sequence[str]) -> Plain:
@@ -333,29 +369,19 @@ def _deployment(chosen: Gateway, own: t.Mapping[str, str], told: t.Mapping[str, 
         "livenessProbe": probe("/health/liveliness", failureThreshold=6),
         "lifecycle": {"preStop": {"sleep": {"seconds": STOP_S}}},
         "resources": {"requests": dict(chosen.requests), "limits": {"memory": chosen.memory_limit}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": dict(UNPRIVILEGED),
     }
     pod: Plain = {
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
         "containers": [container],
         # It ends as soon as its last stream has.
         "terminationGracePeriodSeconds": chosen.timeout_s + STOP_S,
         "volumes": [{"name": "files", "projected": {"sources": sources}}],
     }
-    if chosen.node:
-        pod["nodeSelector"] = {HOSTNAME: chosen.node}
-    if chosen.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in chosen.image_pull_secrets]
     spec = {
         "replicas": 1,
         "revisionHistoryLimit": 1,
-        "selector": {"matchLabels": dict(_OWN)},
+        "selector": {"matchLabels": dict(OWN)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": {"metadata": {"labels": dict(own), "annotations": dict(told)}, "spec": pod},
+        "template": {"metadata": {"labels": dict(own), "annotations": dict(told)}, "spec": placed(pod, chosen)},
     }
     return thing("apps/v1", "Deployment", NAME, chosen.namespace, own, spec=spec)

@@ -43,6 +43,39 @@ def put(action: ask.Action, objects: t.Sequence[Plain], more: Plain, task_vars: 
         time.sleep(2)
 
 
+def put_all(
+    action: ask.Action, objects: t.Sequence[Plain], place: Plain, task_vars: t.Any, after: t.Sequence[Plain] = ()
+) -> Plain:
+    """Apply the objects; return `changed`, `objects` and `diff`. after: what earlier steps would create in check mode."""
+    said = ask.good(put(action, objects, place, task_vars))
+    return apply.outcome(objects, said, after if action._task.check_mode else ())
+
+
+def put_secret(
+    action: ask.Action, secret: Plain, place: Plain, task_vars: t.Any, after: t.Sequence[Plain] = ()
+) -> Plain:
+    """As `put_all`, without a diff, a log entry or the API server's words about it."""
+    # A module in a process of its own would log its arguments.
+    before = action._task.no_log, action._task.diff
+    action._task.no_log, action._task.diff = True, False
+    try:
+        return {**put_all(action, [secret], place, task_vars, after), "diff": []}
+    except CollectionError:
+        said = "the API server did not take it. Its words are not shown, since they may contain a key."
+        raise CollectionError(f"{apply.title(secret)}: {said}") from None
+    finally:
+        action._task.no_log, action._task.diff = before
+
+
+def together(steps: t.Sequence[Plain]) -> Plain:
+    """Return what several of these did as one result."""
+    return {
+        "changed": any(each["changed"] for each in steps),
+        "objects": [line for each in steps for line in each["objects"]],
+        "diff": [part for each in steps for part in each["diff"]],
+    }
+
+
 def wait(action: ask.Action, args: Plain, task_vars: t.Any) -> Plain:
     """Poll until the group reaches the state; return what was seen, failed with the cause if it cannot get there.
 

@@ -19,7 +19,7 @@ from ansible_collections.dgxspark.cluster.tests.unit.owner import ROOT
     ],
 )
 def test_a_value_that_a_later_role_would_refuse_is_named(name: str, value: str) -> None:
-    (found,) = role_arguments.judge("spark1", {name: value})
+    (found,) = role_arguments.judge({"spark1": {name: value}})
     assert name in found.subject and "spark1" in found.subject and value in found.message
 
 
@@ -30,7 +30,7 @@ def test_what_roles_accept_passes() -> None:
         "sriov_roce_spoof_check": None,
         "mine": "x",
     }
-    assert role_arguments.judge("spark1", given) == []
+    assert role_arguments.judge({"spark1": given}) == []
 
 
 def test_every_role_s_own_defaults_pass() -> None:
@@ -39,7 +39,7 @@ def test_every_role_s_own_defaults_pass() -> None:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
         plain = {name: value for name, value in values.items() if "{{" not in str(value)}
         judged += len(set(plain) & set(role_arguments.specs()))
-        assert role_arguments.judge("spark1", plain) == [], path
+        assert role_arguments.judge({"spark1": plain}) == [], path
     assert judged > 30
 
 
@@ -59,3 +59,12 @@ def test_mappings_templates_and_what_is_no_mapping_pass() -> None:
         "sparks": "2",
     }
     assert role_arguments.texts_for_mappings(given) == []
+
+
+def test_a_fault_of_all_hosts_is_said_once() -> None:
+    wrong = {"k8s_dgx_traffic_shape": "fast"}
+    hosts = {f"spark{number}": wrong for number in range(1, 9)} | {"spark9": {"k8s_dgx_traffic_shape": "single"}}
+    (found,) = role_arguments.judge(hosts)
+    assert found.subject == "k8s_dgx_traffic_shape (spark1 and 7 more)" and "fast" in found.message
+    both = role_arguments.judge({"spark1": wrong, "spark2": {"k8s_dgx_traffic_shape": "slow"}})
+    assert [each.subject for each in both] == ["k8s_dgx_traffic_shape (spark1)", "k8s_dgx_traffic_shape (spark2)"]

@@ -27,6 +27,16 @@ def test_what_is_no_number_of_sparks_is_refused(value: t.Any) -> None:
     assert len(str(found)) < 250
 
 
+@pytest.mark.parametrize("name", ["k8s_dgx_replicas", "dgxspark_top_rounds", "dgxspark_top_seconds"])
+def test_other_numbers_are_refused_by_their_name(name: str) -> None:
+    for value in (2, "4"):
+        assert judge({name: value}) == []
+    for wrong in ("four", -1, "1.5", "", None, [2], 10**9, True):
+        [found] = judge({name: wrong})
+        assert (found.severity, found.subject) == ("error", name) and "is not a whole number from" in found.message
+    assert judge({"k8s_dgx_replicas": 0}) == [] and len(judge({"dgxspark_top_rounds": 0})) == 1
+
+
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [

@@ -12,6 +12,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.reference import parse
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bundle.wanted import Artefact, artefacts
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.k3s import archives as k3s_archives
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube import gateway, webui
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.platform import platform
 from ansible_collections.dgxspark.cluster.tests.unit import kube_inputs as inputs
 
@@ -49,6 +50,17 @@ def test_what_the_platform_s_objects_ask_for_is_on_the_list() -> None:
     assert asked == {each.source for each in by_kind("image", profile=None)}
     install = made["cni_plugins"]["install"]["files"]["arm64"]
     assert [(each.source, each.sha256) for each in by_kind("file", k3s=None)] == [(install["url"], install["sha256"])]
+
+
+def test_the_gateway_s_images_are_those_that_its_pods_name() -> None:
+    pin = "sha256:" + "1" * 64
+    there = gateway.gateway({"version": "1.108.7", "digest": pin}, (), gateway.Keys("k" * 32, {}), "")
+    page = webui.webui({"version": "0.12.4", "digest": pin, "admin": "a@b"}, webui.Keys("k" * 32, "p" * 12, "s"))
+    asked = [made["objects"][-1]["spec"]["template"]["spec"]["containers"][0]["image"] for made in (there, page)]
+    listed = artefacts({"gateway": asked[0], "webui": asked[1]})
+    assert [(each.source, each.digest, each.needed_by) for each in listed] == [
+        (each, pin, "model_gateway") for each in asked
+    ]
 
 
 def test_only_what_is_needed_is_on_the_list() -> None:
