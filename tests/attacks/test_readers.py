@@ -259,6 +259,7 @@ OWN = {
     "plugins/module_utils/programs/rank/supervisor.py": "our own settings, and ranks with the pod's secret, in the pod",
     "plugins/module_utils/programs/rank/patches.py": "our own patches, in the pod",
     "plugins/module_utils/system.py": "netplan's files on the node, which root writes",
+    "plugins/plugin_utils/top_screen.py": "our own pages, from a folder of ours",
     "plugins/plugin_utils/role_arguments.py": "the roles' own specifications",
     "plugins/plugin_utils/variable_names.py": "a shipped schema",
     "plugins/plugin_utils/version_tables.py": "the shipped flag tables",
