@@ -26,6 +26,7 @@ EPILOG = """environment:
   DGXSPARK_LAB_MIRROR  Debian mirror for the image (default: this machine's own)
   DGXSPARK_LAB_GUEST   a folder like lab/guest, whose packages, modules and files come on top of it
   DGXSPARK_LAB_RENDERER  networkd (the default), or networkmanager: who configures the nodes' interfaces for netplan
+  DGXSPARK_LAB_BOOT    kernel (the default: QEMU is given it), or grub: nodes boot by GRUB, any kernel that is installed on them; always cold
   DGXSPARK_LAB_MEMORY  MiB of memory of each node (default: 512)
   DGXSPARK_LAB_CPUS    CPUs of each node (default: 1)
 

@@ -146,7 +146,7 @@ class Cluster:
                 accelerator = saved.accelerator(self.config, folder, self.say)
                 fresh = [n for n in start if n not in here]
                 state = None
-                if fresh and not cold:
+                if fresh and not cold and not self.config.grub:
                     self._check_ports([0])
                     state = saved.ensure(self.config, folder, accelerator, self.say)
             self._start_switch()
@@ -222,7 +222,7 @@ class Cluster:
         folder = self.folder(number)
         return qemu.Machine(
             marker=processes.marker(self.config.run, node_name(number)),
-            image=image_folder,
+            image=None if self.config.grub else image_folder,
             disk=folder / "disk.qcow2",
             folder=folder,
             memory=memory,
@@ -240,7 +240,7 @@ class Cluster:
             (folder / name).unlink(missing_ok=True)
         model = self._machine(number, accelerator, image_folder, state.memory if state else None)
         if not model.disk.exists():
-            machine.make_disk(state.disk if state else image_folder / "root.ext4", model.disk)
+            machine.make_disk(state.disk if state else image.disk(image_folder), model.disk)
         if state:
             machine.restore(model, number, self.wire, state.devices, self._machines_before(number))
         else:
@@ -290,7 +290,7 @@ class Cluster:
             with image.locked(self.config, self.say):
                 base = image.ensure(self.config, self.say)
                 accelerator = saved.accelerator(self.config, base, self.say)
-                state = saved.ensure(self.config, base, accelerator, self.say)
+                state = None if self.config.grub else saved.ensure(self.config, base, accelerator, self.say)
             (folder / "machine").write_text(str(self._machines_before(number) + 1), encoding="utf-8")
             (folder / "disk.qcow2").unlink(missing_ok=True)
             self._start(number, base, accelerator, state)

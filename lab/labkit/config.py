@@ -20,6 +20,8 @@ FUNCTIONS = ("enp1s0f0np0", "enP2p1s0f0np0")
 """The two PCIe functions of a node's one port, in the order of their root ports."""
 RENDERERS = {"networkd": None, "networkmanager": Path(__file__).resolve().parent.parent / "networkmanager"}
 """Who configures a node's interfaces for netplan, and the folder that comes on top of the guest for it."""
+BOOTS = {"kernel": None, "grub": Path(__file__).resolve().parent.parent / "grub"}
+"""What boots a node: the kernel that QEMU is given, or GRUB on the node's own disk, and the folder that comes on top of the guest for it."""
 HOST_KEY_ALIAS = "dgxspark-lab"
 PORT_HINT = "Set DGXSPARK_LAB_PORT to the base of a free range: node N gets base + N on 127.0.0.1."
 
@@ -35,6 +37,8 @@ class Config:
     guest: Path | None = None
     memory_mib: int = DEFAULT_MEMORY_MIB
     cpus: int = 1
+    grub: bool = False
+    """Whether nodes boot by GRUB on their own disk, with any kernel that is installed there."""
 
     def port(self, node: int) -> int:
         """Return the TCP port on 127.0.0.1 that forwards to the node's ssh."""
@@ -79,16 +83,21 @@ def load(environment: Mapping[str, str], user: int) -> Config:
         raise LabError(f"DGXSPARK_LAB_PORT is {text!r}, not a number from 1024 to {65535 - MAX_NODES}.", PORT_HINT)
     home = environment.get("HOME") or "/root"
     cache = environment.get("DGXSPARK_LAB_CACHE") or f"{home}/.cache/dgxspark-lab"
-    renderer = environment.get("DGXSPARK_LAB_RENDERER") or "networkd"
-    if renderer not in RENDERERS:
-        raise LabError(f"DGXSPARK_LAB_RENDERER is {renderer!r}.", f"It may be {' or '.join(RENDERERS)}.")
-    guest = Path.cwd() / environment["DGXSPARK_LAB_GUEST"] if environment.get("DGXSPARK_LAB_GUEST") else None
-    if guest and RENDERERS[renderer]:
+    chosen = {}
+    for variable, known in (("DGXSPARK_LAB_RENDERER", RENDERERS), ("DGXSPARK_LAB_BOOT", BOOTS)):
+        value = environment.get(variable) or next(iter(known))
+        if value not in known:
+            raise LabError(f"{variable} is {value!r}.", f"It may be {' or '.join(known)}.")
+        if folder := known[value]:
+            chosen[f"{variable}={value}"] = folder
+    if environment.get("DGXSPARK_LAB_GUEST"):
+        chosen["DGXSPARK_LAB_GUEST"] = Path.cwd() / environment["DGXSPARK_LAB_GUEST"]
+    if len(chosen) > 1:
         raise LabError(
-            f"DGXSPARK_LAB_RENDERER={renderer} and DGXSPARK_LAB_GUEST are both set, and only one folder can come on top of the guest.",
-            f"Copy what you need of {RENDERERS[renderer]} into the other folder, or leave one of them out.",
+            f"{' and '.join(chosen)} are both set, and only one folder can come on top of the guest.",
+            f"Leave one of them out; a folder of your own may have what you need of {next(iter(chosen.values()))}.",
         )
-    guest = guest or RENDERERS[renderer]
+    guest = next(iter(chosen.values()), None)
     if guest and not guest.is_dir():
         raise LabError(
             f"DGXSPARK_LAB_GUEST is {str(guest)!r}, which is not a folder.",
@@ -106,7 +115,14 @@ def load(environment: Mapping[str, str], user: int) -> Config:
         )
     # A short path outside the cache, because a unix socket's path may have at most 107 bytes.
     return Config(
-        name, int(text), Path.cwd() / cache, Path(f"/tmp/dgxspark-lab-{user}-{name}"), guest, int(memory), int(cpus)
+        name=name,
+        port_base=int(text),
+        cache=Path.cwd() / cache,
+        run=Path(f"/tmp/dgxspark-lab-{user}-{name}"),
+        guest=guest,
+        memory_mib=int(memory),
+        cpus=int(cpus),
+        grub=guest is not None and guest == BOOTS["grub"],
     )
 
 

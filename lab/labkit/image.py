@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from labkit import host, processes
+from labkit import host, processes, qemu
 from labkit.config import HOST_KEY_ALIAS, Config
 from labkit.errors import LabError
 from labkit.rootfs import entries
@@ -53,7 +53,13 @@ def sources(added: Path | None = None) -> Iterator[tuple[str, bytes]]:
 def key(config: Config) -> str:
     """The image's name in the cache."""
     public = [(name, (config.cache / name).read_bytes()) for name in ("id_lab.pub", "host_key.pub")]
-    return digest([*sources(config.guest), *public])
+    boot = [("command line", qemu.KERNEL_COMMAND_LINE.encode())] if config.grub else []
+    return digest([*sources(config.guest), *public, *boot])
+
+
+def disk(folder: Path) -> Path:
+    """Return the disk of an image: the root file system alone, or, where GRUB boots, a whole one."""
+    return next(path for name in ("disk.raw", "root.ext4") if (path := folder / name).exists())
 
 
 @contextlib.contextmanager
@@ -119,6 +125,7 @@ def bootstrap_command(config: Config, folder: Path) -> list[str]:
     """mmdebstrap with our last hook; the tree itself is thrown away."""
     hook = f'exec python3 "{HERE}/rootfs.py" "$1" "{folder}" "{config.cache}"'
     hook += f' "{config.guest}"' if config.guest else ""
+    hook += f' "{qemu.KERNEL_COMMAND_LINE}"' if config.grub else ""
     excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in EXCLUDED]
     proxy = host.apt_proxy()
     return [
@@ -141,7 +148,7 @@ def bootstrap_command(config: Config, folder: Path) -> list[str]:
 
 
 def ensure(config: Config, say: Callable[[str], None]) -> Path:
-    """The image's folder with `root.ext4`, `vmlinuz` and `initrd`; builds it if need be. Call it under the lock."""
+    """The image's folder with its disk, `vmlinuz` and `initrd`; builds it if need be. Call it under the lock."""
     ensure_keys(config)
     name = key(config)
     folder = config.cache / "images" / name

@@ -21,10 +21,10 @@ MANAGEMENT_MAC = "52:54:00:00:00:01"
 
 @dataclass(frozen=True)
 class Machine:
-    """The files of one virtual machine; paths are absolute, QEMU changes its folder."""
+    """The files of one virtual machine; paths are absolute, QEMU changes its folder. image: None boots what is on the disk."""
 
     marker: str
-    image: Path
+    image: Path | None
     disk: Path
     folder: Path
     memory: Path | None
@@ -71,14 +71,17 @@ def command(machine: Machine, *, shared_memory: bool = False) -> list[str]:
     if machine.memory:
         share = "on" if shared_memory else "off"
         memory = [f"memory-backend-file,id=ram,size={machine.memory_mib}M,mem-path={machine.memory},share={share}"]
+    kernel: list[str] = []
+    if machine.image:
+        kernel = ["-kernel", str(machine.image / "vmlinuz"), "-initrd", str(machine.image / "initrd")]
+        kernel += ["-append", KERNEL_COMMAND_LINE]
     return [
         *("qemu-system-x86_64", "-name", machine.marker, "-nodefaults", "-no-user-config", "-display", "none"),
         *("-machine", "q35,memory-backend=ram,vmport=off", "-smp", str(machine.cpus), "-m", str(machine.memory_mib)),
         *accelerator_options(machine.accelerator, machine.memory_mib),
         *("-object", memory[0]),
         *("-rtc", "base=utc,clock=host", "-action", "shutdown=pause", "-device", "vmgenid,guid=auto"),
-        *("-kernel", str(machine.image / "vmlinuz"), "-initrd", str(machine.image / "initrd")),
-        *("-append", KERNEL_COMMAND_LINE),
+        *kernel,
         *("-serial", f"file:{machine.console}", "-qmp", f"unix:{machine.qmp},server=on,wait=off"),
         *("-device", "virtio-rng-pci"),
         *("-drive", f"if=none,id=root,file={machine.disk},cache=unsafe,discard=unmap,aio=threads"),

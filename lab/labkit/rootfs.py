@@ -1,17 +1,19 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn a fresh Debian tree into the lab's image: run by mmdebstrap as its last hook, `rootfs.py TREE OUT KEYS [ADDED]`.
+"""Turn a fresh Debian tree into the lab's image: run by mmdebstrap as its last hook, `rootfs.py TREE OUT KEYS [ADDED [COMMAND_LINE]]`.
 
 It runs where the tree's owners are right (as root, or inside mmdebstrap's user namespace), so everything that reads
 the tree, making the file system included, is done here. OUT gets `root.ext4`, `vmlinuz` and `initrd`.
-ADDED is a folder like guest/, whose lists and files come on top.
+ADDED is a folder like guest/, whose lists and files come on top. With a kernel's COMMAND_LINE, GRUB boots the node: OUT gets a whole
+disk, `disk.raw`, in place of `root.ext4`.
 """
 
 from __future__ import annotations
 
 import lzma
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,8 @@ from pathlib import Path
 GUEST = Path(__file__).resolve().parent.parent / "guest"
 FREE_MIB, ADDED_FREE_MIB = 600, 4096
 """Room on the root file system beyond what the image fills: without and with a folder that comes on top."""
+PARTITION_BYTES = 1 << 20
+"""Where the one partition of a disk begins that GRUB boots from."""
 VFS = 7
 FUNCTIONS = (("0000:01", "enp1s0f0"), ("0000:02", "enP2p1s0f0"))
 """PCI domain and bus behind each root port, and the name that the same function has on a Spark."""
@@ -178,14 +182,56 @@ def shrink(root: Path) -> None:
     """Drop what only package management and translations need."""
     for folder in ("var/cache/apt", "var/lib/apt/lists", "usr/share/i18n", "usr/share/locale", "usr/lib/udev/hwdb.d"):
         shutil.rmtree(root / folder, ignore_errors=True)
+
+
+def empty_boot(root: Path) -> None:
+    """Drop the kernel, which QEMU is given."""
     for path in (root / "boot").glob("*"):
         path.unlink()
 
 
+def add_grub(root: Path, kernel: str, command_line: str) -> None:
+    """What grub-install and an initrd's first update would do on a running node.
+
+    The menu has the image's own kernel alone; a kernel's package, or update-grub, writes the real one.
+    """
+    put(
+        root / "etc/default/grub",
+        "GRUB_DEFAULT=0\nGRUB_TIMEOUT=2\nGRUB_DISTRIBUTOR=Debian\nGRUB_TERMINAL=serial\n"
+        f'GRUB_SERIAL_COMMAND="serial --speed=115200"\nGRUB_CMDLINE_LINUX="{command_line}"\n',
+    )
+    # What an initrd of a lab node has no use for; each costs seconds of an emulated core with every kernel.
+    for hook in ("dmsetup", "fsck", "keymap", "resume", "thermal"):
+        (root / "usr/share/initramfs-tools/hooks" / hook).chmod(0o644)
+    (root / "usr/lib/udev/hwdb.bin").unlink(missing_ok=True)
+    in_guest(root, "update-initramfs", "-c", "-k", kernel)
+    shutil.copytree(root / "usr/lib/grub/i386-pc", root / "boot/grub/i386-pc")
+    core = ("biosdisk", "part_msdos", "ext2")
+    in_guest(root, "grub-mkimage", "-O", "i386-pc", "-p", "(hd0,msdos1)/boot/grub", "-o", "/boot/grub/core.img", *core)
+    in_guest(root, "grub-editenv", "/boot/grub/grubenv", "create")
+    put(
+        root / "boot/grub/grub.cfg",
+        f"linux /boot/vmlinuz-{kernel} root=LABEL=spark ro {command_line}\ninitrd /boot/initrd.img-{kernel}\nboot\n",
+    )
+
+
+def write_boot_sectors(disk: Path, root: Path) -> None:
+    """Put GRUB before the one partition of a disk, as grub-install does on the disk that it runs from."""
+    grub = root / "boot/grub"
+    core = (grub / "core.img").read_bytes()
+    first, sectors = PARTITION_BYTES // 512, (disk.stat().st_size - PARTITION_BYTES) // 512
+    assert len(core) <= PARTITION_BYTES - 512, "GRUB does not fit before the partition"
+    entry = struct.pack("<B3sB3sII", 0x80, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", first, sectors)
+    boot = (grub / "i386-pc/boot.img").read_bytes()[:440] + b"spk1\0\0" + entry.ljust(64, b"\0") + b"\x55\xaa"
+    with disk.open("r+b") as file:
+        file.write(boot + core)
+
+
 def main() -> int:
-    """Finish the tree and write the image's three files."""
+    """Finish the tree and write the image's files."""
     root, out, keys = (Path(argument) for argument in sys.argv[1:4])
     added = Path(sys.argv[4]) if sys.argv[4:] else None
+    command_line = sys.argv[5] if sys.argv[5:] else ""
     base = next((root / "usr/lib/modules").iterdir())
     keep_modules(base, added)
     in_guest(root, "depmod", base.name)
@@ -193,16 +239,23 @@ def main() -> int:
     shutil.copy(root / f"boot/vmlinuz-{base.name}", out / "vmlinuz")
     configure(root, keys, added)
     shrink(root)
+    if command_line:
+        add_grub(root, base.name, command_line)
+    else:
+        empty_boot(root)
     in_guest(root, "python3", "-m", "compileall", "-q", "-j0", "/usr/share/netplan", "/usr/lib/python3/dist-packages")
     used = int(subprocess.run(["du", "-sxm", str(root)], check=True, capture_output=True, text=True).stdout.split()[0])
     # A plain bind mount shows the tree without the /proc, /sys and /dev that mmdebstrap mounts for its hooks.
     bare = out / "tree"
     bare.mkdir()
     size = f"{used + (ADDED_FREE_MIB if added else FREE_MIB)}M"
-    script = 'mount --bind "$1" "$2" && exec mke2fs -q -t ext4 -J size=8 -L spark -d "$2" "$3" "$4"'
+    disk, offset = (out / "disk.raw", PARTITION_BYTES) if command_line else (out / "root.ext4", 0)
+    script = 'mount --bind "$1" "$2" && exec mke2fs -q -t ext4 -J size=8 -L spark -E "offset=$5" -d "$2" "$3" "$4"'
     subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script, "sh", str(root), str(bare), str(out / "root.ext4"), size], check=True
+        ["unshare", "--mount", "sh", "-c", script, "sh", str(root), str(bare), str(disk), size, str(offset)], check=True
     )
+    if command_line:
+        write_boot_sectors(disk, root)
     bare.rmdir()
     print(f"image: {used} MiB in the root file system", file=sys.stderr)
     return 0

@@ -72,6 +72,20 @@ def test_nodes_have_networkd_unless_networkmanager_is_asked_for(tmp_path: Path) 
             config.load({"DGXSPARK_LAB_RENDERER": "networkmanager", **wrong}, 0)
 
 
+def test_nodes_boot_the_kernel_that_qemu_is_given_unless_grub_is_asked_for(tmp_path: Path) -> None:
+    assert not config.load({}, 0).grub
+    lab = config.load({"DGXSPARK_LAB_BOOT": "grub"}, 0)
+    assert lab.grub and lab.guest
+    assert "grub2-common" in (lab.guest / "packages.txt").read_text(encoding="utf-8").split()
+    for wrong in (
+        {"DGXSPARK_LAB_BOOT": "uefi"},
+        {"DGXSPARK_LAB_GUEST": str(tmp_path)},
+        {"DGXSPARK_LAB_RENDERER": "networkmanager"},
+    ):
+        with pytest.raises(LabError, match="DGXSPARK_LAB_BOOT"):
+            config.load({"DGXSPARK_LAB_BOOT": "grub", **wrong}, 0)
+
+
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("spark8", 8)])
 def test_a_node_is_named_by_number_or_by_name(text: str, number: int) -> None:
     assert config.node_number(text) == number

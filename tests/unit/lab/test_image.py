@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,38 @@ def test_a_machine_keeps_to_loopback_and_unix_sockets(tmp_path: Path) -> None:
     assert netdev["addr"] == {"type": "unix", "path": str(tmp_path / "wire")}
     assert device["mac"] == config.card_mac(3, 1)
     assert device["bus"] == "slot1"
+
+
+def test_a_machine_that_boots_by_grub_is_given_no_kernel(tmp_path: Path) -> None:
+    given, own = (
+        qemu.command(qemu.Machine("m", image_, tmp_path / "disk", tmp_path, None, "tcg", None, 512))
+        for image_ in (tmp_path, None)
+    )
+    assert "-kernel" in given and qemu.KERNEL_COMMAND_LINE in given
+    assert not {"-kernel", "-initrd", "-append"} & set(own)
+    lab = config.load({"DGXSPARK_LAB_CACHE": str(tmp_path), "DGXSPARK_LAB_BOOT": "grub"}, 0)
+    hook = next(word for word in image.bootstrap_command(lab, tmp_path / "out") if word.startswith("--customize-hook"))
+    assert hook.endswith(f'"{qemu.KERNEL_COMMAND_LINE}"')
+
+
+def test_a_disk_that_grub_boots_has_its_sectors_before_the_one_partition(tmp_path: Path) -> None:
+    grub = tmp_path / "boot/grub"
+    (grub / "i386-pc").mkdir(parents=True)
+    (grub / "i386-pc/boot.img").write_bytes(b"B" * 512)
+    (grub / "core.img").write_bytes(b"C" * 3000)
+    disk = tmp_path / "disk.raw"
+    with disk.open("wb") as file:
+        file.truncate(rootfs.PARTITION_BYTES + 512 * 5000)
+        file.seek(rootfs.PARTITION_BYTES)
+        file.write(b"F")
+    rootfs.write_boot_sectors(disk, tmp_path)
+    data = disk.read_bytes()
+    assert data[:440] == b"B" * 440 and data[510:512] == b"\x55\xaa" and data[512:3512] == b"C" * 3000
+    assert struct.unpack("<B3xB3xII", data[446:462]) == (0x80, 0x83, 2048, 5000) and data[462:510] == bytes(48)
+    assert data[rootfs.PARTITION_BYTES :][:1] == b"F"
+    (grub / "core.img").write_bytes(b"C" * rootfs.PARTITION_BYTES)
+    with pytest.raises(AssertionError, match="fit"):
+        rootfs.write_boot_sectors(disk, tmp_path)
 
 
 def test_a_saved_memory_is_written_once_and_only_read_by_copies(tmp_path: Path) -> None:
