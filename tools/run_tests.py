@@ -40,6 +40,7 @@ LIMIT_S = 2700  # for one stage: one that hangs must not cost the results of the
 LANES = 5  # on two cores: a stage spends a third of its time and more waiting for servers, probes and time limits
 GIVES_WAY = ("nice", "-n", "10")  # enough to protect the others' time limits, and still a tenth of a busy core
 NETWORKMANAGER = {"DGXSPARK_LAB_RENDERER": "networkmanager", "DGXSPARK_LAB_NAME": "networkmanager"}
+GRUB = {"DGXSPARK_LAB_BOOT": "grub", "DGXSPARK_LAB_NAME": "grub"}
 LONG = ("-m", "long", "-s")
 NOT_RUN = 77  # exit status of a command that cannot work on this machine, and says why
 
@@ -287,6 +288,14 @@ def stages() -> list[Stage]:
             target="long",
             alone=True,
             environment=NETWORKMANAGER,
+        ),
+        # Boots Debian's own kernels, which it downloads.
+        Stage(
+            "lab-update",
+            [[*lab, "2", "pytest", "tests/lab/test_9_update.py", *LONG]],
+            target="long",
+            alone=True,
+            environment=GRUB,
         ),
         Stage("lab-core-2.19", [[*lab, "4", "pytest", "tests/lab", "-m", "not long"]], "2.19", "long", alone=True),
     ]

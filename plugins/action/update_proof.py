@@ -9,7 +9,7 @@ import json
 import pathlib
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Firmware
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import read_in
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line, read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_proof import ARGUMENTS
@@ -67,7 +67,8 @@ class ActionModule(ControllerAction):
         dirs = self.owner_dirs()
         rules, bad = hardware.update_rules(profile, dirs), load_known_bad(dirs)
         there = update.machine(read["relisted"].get("stdout", ""), "", now)
-        found = update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error))
+        tried = ((self.of_host(turn.host, "__spark_update_trial") or {}).get("trial") or {}).get("kernel")
+        found = update.awry(turn, there, rules, bad, (then.gpu_error, now.gpu_error), line(tried) if tried else None)
         flashed = (self.of_host(turn.host, "__spark_update_flashed") or {}).get("firmware")
         return found + update_firmware.awry(
             turn.parts.get(update_firmware.NAME),

@@ -71,8 +71,8 @@ aim:
   returned: success
 turns:
   description: >-
-    What each node gets, in order; C(host), C(install), C(restart), C(before), C(wanted), C(kernel), C(back), C(resumed), C(aim) and,
-    beside the packages, C(parts).
+    What each node gets, in order; C(host), C(install), C(restart), C(before), C(wanted), C(kernel), C(back), C(there), C(remove), C(boot),
+    C(resumed), C(aim) and, beside the packages, C(parts).
   type: list
   elements: dict
   returned: success

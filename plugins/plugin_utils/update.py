@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-import shlex
 import typing as t
 from dataclasses import dataclass, field
 
@@ -32,7 +31,7 @@ Versions = t.Mapping[str, str]
 class Begun:
     """What an earlier run noted of a node: the set it was to get, what it had, when it had booted, whether it proved to be good.
 
-    parts: what it had of each part beside the packages.
+    parts: what it had of each part beside the packages. there: the class's packages that it had. remove, boot: as of the turn.
     """
 
     wanted: dict[str, str]
@@ -40,6 +39,9 @@ class Begun:
     kernel: str | None = None
     booted_s: float | None = None
     proven: bool = False
+    there: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    boot: str | None = None
     parts: dict[str, dict[str, str | None]] = field(default_factory=dict)
 
 
@@ -85,7 +87,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one node gets. install: NAME=VERSION. before: None where the package was not installed. aim: all that the update is for."""
+    """What one node gets. install: NAME=VERSION. before: None where the package was not installed. there: names of what it had.
+
+    remove: what a newer version had pulled in, where this one leads back from it; boot: the kernel that then is to boot. back: of what is
+    no package. aim: all that the update is for.
+    """
 
     host: str
     install: tuple[str, ...]
@@ -93,7 +99,10 @@ class Turn:
     before: dict[str, str | None]
     wanted: dict[str, str]
     kernel: str | None
-    back: tuple[str, ...]
+    back: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    boot: str | None = None
     resumed: bool = False
     aim: dict[str, str] = field(default_factory=dict)
     parts: dict[str, Share] = field(default_factory=dict)
@@ -313,6 +322,15 @@ def plan(
         shares = {part.name: part.shares[host] for part in parts if host in part.shares}
         if turn := _turn(host, machine, wanted, rules, begun.get(host), restarts, aim, shares):
             turns.append(turn)
+    notes += [
+        f"{turn.host}: {name} leads back, but what a newer version had brought stays, as it was not noted, and the newest kernel boots. "
+        "Remove that one (apt-get remove linux-image-…)."
+        for turn in turns
+        for name, version in turn.wanted.items()
+        if not turn.remove
+        and (rule_of(name, rules) or {}).get("component") == "kernel"
+        and _ahead(turn.before.get(name), version)
+    ]
     # What an earlier run began comes first, then the owner's choice.
     turns.sort(key=lambda turn: (not turn.resumed, turn.host != canary))
     holds = {
@@ -343,10 +361,12 @@ def _turn(
     if not (install or resumed or due or (machine.reboot and restarts and aim)):
         return None
     before: dict[str, str | None] = {name: machine.installed.get(name) for name in wanted}
-    kernel = machine.kernel
+    kernel, there = machine.kernel, tuple(machine.installed)
+    remove, boot = _pulled_in(machine, wanted, begun)
     still = False
     if resumed and begun is not None:
-        before, kernel = begun.before, begun.kernel
+        before, kernel, there = begun.before, begun.kernel, begun.there
+        remove, boot = begun.remove, begun.boot
         # A run that was killed after it had installed them has not restarted the node.
         known = begun.booted_s is not None and machine.booted_s is not None
         still = not known or abs(t.cast(float, begun.booted_s) - t.cast(float, machine.booted_s)) < _BOOT_S
@@ -362,24 +382,31 @@ def _turn(
         before,
         dict(wanted),
         kernel,
-        (*_back(before, wanted, kernel, host), *(back for share in shares.values() for back in share.back)),
+        tuple(back for share in shares.values() for back in share.back),
+        there,
+        remove,
+        boot,
         resumed,
         dict(aim),
         dict(shares),
     )
 
 
-def _back(before: t.Mapping[str, str | None], wanted: Versions, kernel: str | None, host: str) -> t.Iterator[str]:
-    """Yield the commands, on the node, that lead back."""
-    older = [f"{name}={version}" for name, version in before.items() if version and version != wanted.get(name)]
-    new = [name for name, version in before.items() if version is None]
-    if kernel and _NAME.fullmatch(kernel) and any(name.startswith("linux-") for name in before):
-        entry = f"gnulinux-advanced-$u>gnulinux-{kernel}-advanced-$u"
-        yield f'on {host}, to boot the kernel {kernel} once: u=$(grub-probe --target=fs_uuid /); sudo grub-reboot "{entry}"; sudo reboot'
-    if older:
-        yield f"on {host}, the older versions: sudo apt-get install --allow-downgrades --allow-change-held-packages {shlex.join(older)}"
-    if new:
-        yield f"on {host}, what was not there before: sudo apt-get remove {shlex.join(new)}"
+def _pulled_in(machine: Machine, wanted: Versions, begun: Begun | None) -> tuple[tuple[str, ...], str | None]:
+    """Return what the versions that an earlier run installed had brought with them, if these lead back from them, and the kernel before.
+
+    The newest kernel that is installed boots: an older version of the package that pulls it does not bring the older one back.
+    """
+    if begun is None or not any(
+        name in begun.wanted and compare(version, begun.wanted[name]) < 0 for name, version in wanted.items()
+    ):
+        return (), None
+    return tuple(came(machine.installed, begun.there, {*wanted, *begun.wanted})), begun.kernel
+
+
+def came(installed: t.Iterable[str], there: t.Collection[str], named: t.Collection[str]) -> list[str]:
+    """Return the packages that others have brought. there: empty if that was not noted."""
+    return [name for name in installed if there and name not in there and name not in named]
 
 
 def plan_lines(update: Update) -> list[str]:
@@ -391,6 +418,7 @@ def plan_lines(update: Update) -> list[str]:
         role = "first, alone" if place == 0 else f"then, if {update.turns[place - 1].host} is no worse"
         gets = [*turn.install, *(done for share in turn.parts.values() for done in share.does)]
         does = [f"gets {', '.join(gets)}" if gets else "", "is restarted" if turn.restart else ""]
+        does.append(f"loses {', '.join(turn.remove)}" if turn.remove else "")
         more = " (an earlier run began it)" if turn.resumed else ""
         lines.append(f"{role}: {turn.host} {' and '.join(filter(None, [*does])) or 'is proven'}{more}")
     return lines
@@ -447,8 +475,12 @@ def awry(
     rules: t.Sequence[Entry],
     known_bad: t.Sequence[Entry],
     gpu: tuple[str | None, str | None],
+    tried: str | None = None,
 ) -> list[str]:
-    """Return what is wrong on the node itself after its turn. gpu: why the GPU could not be read, before and now."""
+    """Return what is wrong on the node itself after its turn.
+
+    gpu: why the GPU could not be read, before and now. tried: the kernel that was on trial.
+    """
     found = [
         f"{name} is {machine.installed.get(name, 'not installed')}, not {version}"
         for name, version in turn.wanted.items()
@@ -457,6 +489,8 @@ def awry(
     named = {m[1] for name in turn.wanted if (m := _KERNEL_NAME.fullmatch(name)) and turn.before.get(name) is None}
     if turn.restart and named and machine.kernel not in named:
         found.append(f"it runs the kernel {machine.kernel}, not {', '.join(sorted(named))}")
+    elif tried and machine.kernel != tried:
+        found.append(f"it runs the kernel {machine.kernel}, not {tried}, which was to be tried and did not come up")
     if gpu[1] and not gpu[0]:
         found.append(f"the GPU cannot be read: {gpu[1]}")
     if machine.kernel and re.match(r"\d", machine.kernel) and machine.kernel != turn.kernel:

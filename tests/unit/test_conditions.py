@@ -72,7 +72,7 @@ ROLL = {"k8s_dgx_memory_check": True, "__k8s_dgx_change": {"action": "start"}, "
         ),
         # A restart stops whatever runs there.
         (
-            "roles/spark_update/tasks/change.yml",
+            "roles/spark_update/tasks/restart.yml",
             "Restart it",
             {
                 "spark_update_reboot": "auto",

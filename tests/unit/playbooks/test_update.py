@@ -37,6 +37,9 @@ class Updated(Owner):
         for name, text in (("dpkg", DPKG), ("dpkg-query", QUERY)):
             (self.tools / name).write_text(text.format(state=str(self.state), name=META, version=version), "utf-8")
             (self.tools / name).chmod(0o755)
+        # This machine's own GRUB is left alone.
+        (self.tools / "grub-probe").write_text("#!/bin/sh\nexit 1\n", "utf-8")
+        (self.tools / "grub-probe").chmod(0o755)
         self.tool("apt-cache", "".join(f" {META} | {each} | http://x y\n" for each in (KHO, NEW, OLD)))
 
     def update(self, *arguments: str, **variables: t.Any) -> tuple[int, str]:
@@ -100,10 +103,12 @@ def test_a_node_that_is_worse_stops_the_run_with_the_way_back(tmp_path: pathlib.
     for host in ("spark1", "spark2"):
         begun = {"wanted": {META: NEW}, "before": {META: OLD}, "kernel": "6.17.0-1021-nvidia", "booted_s": 1000.0}
         owner.note(host).write_text(json.dumps(begun), "utf-8")
-    # The second listing, of this package alone, finds an older version.
+    # Each node is listed once before the turns, and then it is an older version.
     query = owner.tools / "dpkg-query"
     query.write_text(
-        query.read_text("utf-8") + f'case "$*" in *"-- {META}") echo "{META}|{OLD}|hold|installed";; esac\n', "utf-8"
+        query.read_text("utf-8")
+        + f'echo x >>"$0.asked"; [ $(wc -l <"$0.asked") -le 2 ] || echo "{META}|{OLD}|hold|installed"\n',
+        "utf-8",
     )
     code, output = owner.update(spark_update_packages={META: NEW})
     assert code == 2, output

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, update
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, to_plain
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge, update, update_back
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.update import Begun, Machine, Proof
 from ansible_collections.dgxspark.cluster.tests.support.properties import examples
 
@@ -87,7 +87,7 @@ def test_a_killed_run_is_resumed_where_it_was() -> None:
     machines = {**three(), "spark3": machine(NEW)}
     first = plan(machines, {META: NEW}, begun={"spark3": begun}).turns[0]
     assert (first.host, first.install, first.restart, first.resumed) == ("spark3", (), True, True)
-    assert any(OLD in line for line in first.back)
+    assert any(f"{META}={OLD}" in line for line in update_back.way_back(to_plain(first), {}, []))
     machines["spark3"] = machine(NEW, booted_s=9000.0)
     assert not plan(machines, {META: NEW}, begun={"spark3": begun}).turns[0].restart
     proven = Begun({META: NEW}, {META: OLD}, proven=True)
@@ -109,11 +109,48 @@ def test_what_is_no_package_is_refused(name: str) -> None:
         plan(three(), {META: name})
 
 
+def listed(*names: str) -> list[str]:
+    return [f"{name}|{NEW}|hold|installed" for name in names]
+
+
 def test_the_way_back_names_the_kernel_s_boot_entry_and_the_older_versions() -> None:
     (turn,) = plan({"spark1": machine()}, {META: NEW}).turns
-    entry, older = turn.back
+    entry, older = update_back.way_back(to_plain(turn), {}, listed(META))
     assert "gnulinux-advanced-$u>gnulinux-6.17.0-1021-nvidia-advanced-$u" in entry
-    assert older.endswith(f"{META}={OLD}") and "--allow-downgrades" in older
+    assert "--allow-downgrades" in older and older.endswith(f" {META}={OLD}; sudo apt-mark hold {META}")
+    assert update_back.way_back(to_plain(turn), {}, listed(META), hold=False)[1].endswith(f" {META}={OLD}")
+
+
+def test_the_way_back_removes_the_kernel_that_the_package_has_brought_and_ends_its_trial() -> None:
+    """The newest kernel that is installed boots: the older package alone leads back for one boot only."""
+    old, new = "linux-image-6.17.0-1021-nvidia", "linux-image-6.17.0-1032-nvidia"
+    there = machine()
+    there.installed[old] = OLD
+    (turn,) = plan({"spark1": there}, {META: NEW}).turns
+    trial = {"kernel": "6.17.0-1032-nvidia", "before": "6.17.0-1021-nvidia", "entry": "a>b"}
+    restart, older, removed, menu = update_back.way_back(to_plain(turn), trial, listed(META, old, new))
+    assert "sudo reboot" in restart and "cut its power" in restart and "6.17.0-1021-nvidia" in restart
+    assert f" {META}={OLD};" in older
+    assert removed.endswith(f"sudo apt-get remove --allow-change-held-packages {new}")
+    assert menu.endswith("sudo rm /etc/default/grub.d/zz-dgxspark-update.cfg; sudo update-grub")
+
+
+def test_an_older_version_takes_the_kernel_away_that_the_newer_one_had_brought() -> None:
+    old, new = "linux-image-6.17.0-1021-nvidia", "linux-image-6.17.0-1032-nvidia"
+    after = machine(NEW)
+    after.installed.update({old: OLD, new: NEW})
+    begun = Begun({META: NEW}, {META: OLD}, "6.17.0-1021-nvidia", 1000.0, there=(META, old))
+    (turn,) = plan({"spark1": after}, {META: OLD}, begun={"spark1": begun}).turns
+    assert (turn.remove, turn.boot) == ((new,), "6.17.0-1021-nvidia")
+    assert f"loses {new}" in update.plan_lines(plan({"spark1": after}, {META: OLD}, begun={"spark1": begun}))[0]
+    # A run that was killed on the way knows it, too.
+    noted = Begun({META: OLD}, turn.before, turn.kernel, 1000.0, there=turn.there, remove=turn.remove, boot=turn.boot)
+    (again,) = plan({"spark1": after}, {META: OLD}, begun={"spark1": noted}).turns
+    assert (again.remove, again.boot, again.resumed) == (turn.remove, turn.boot, True)
+    assert "leads back" in plan({"spark1": after}, {META: OLD}).notes[0]
+    # Of a newer version, or of what was not noted, nothing is removed.
+    for wanted, noted in (({META: NEW}, begun), ({META: OLD}, Begun({META: NEW}, {META: OLD}))):
+        assert not [t.remove for t in plan({"spark1": after}, wanted, begun={"spark1": noted}).turns if t.remove]
 
 
 VERSIONS = st.from_regex(r"(?:[0-2]:)?[0-9]{1,3}(?:[.+~a-c][0-9a-c]{1,3}){0,3}(?:-[0-9a-c~+.]{1,4})?", fullmatch=True)
@@ -229,6 +266,9 @@ def test_what_is_awry_on_the_node_itself() -> None:
         "runs the kernel 6.17.0-1021"
         in update.awry(turn, Machine({name: NEW}, kernel=there.kernel), RULES, BAD, (None, None))[0]
     )
+    meta = plan({"spark1": machine()}, {META: NEW}).turns[0]
+    (fell,) = update.awry(meta, machine(NEW), RULES, BAD, (None, None), "6.17.0-1032-nvidia")
+    assert "runs the kernel 6.17.0-1021-nvidia, not 6.17.0-1032-nvidia" in fell and "did not come up" in fell
     assert update.awry(turn, good, RULES, BAD, (None, "no answer")) == ["the GPU cannot be read: no answer"]
     other = Machine({name: NEW}, kernel="7.0.0-1019-nvidia")
     assert any("Kexec" in said for said in update.awry(turn, other, RULES, BAD, (None, None)))
