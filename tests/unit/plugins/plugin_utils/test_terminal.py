@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import sys
 
 import pytest
 from ansible import constants
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import terminal
+from ansible_collections.dgxspark.cluster.tests.support.tty import Tty
 
 ACTIONS = pathlib.Path(terminal.__file__).parents[1] / "action"
 
@@ -43,3 +46,28 @@ def test_progress_is_a_line_when_it_is_new_and_not_too_often(monkeypatch: pytest
     ):
         progress.tell(state)
     assert said == ["…        1 of 20 GiB (2 s)", "…        2 of 20 GiB (20 s)", "…        20 of 20 GiB (5 min 0 s)"]
+
+
+WHICH = (
+    "from ansible_collections.dgxspark.cluster.plugins.plugin_utils import terminal; print(f'[{terminal.TERMINAL}]')"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "term", "drawn"),
+    [
+        ('exec "$0" -c "$1"', "xterm", True),
+        ('exec "$0" -c "$1"', "dumb", False),
+        ('set -m; "$0" -c "$1" & wait', "xterm", False),  # in the background: the terminal is the shell's
+        ('"$0" -c "$1" | cat', "xterm", False),
+        ('exec "$0" -c "$1" </dev/null', "xterm", True),
+    ],
+)
+def test_the_terminal_is_drawn_on_only_if_it_is_one_and_ours(
+    tmp_path: pathlib.Path, command: str, term: str, drawn: bool
+) -> None:
+    run = f"export TERM={term}; {command}"
+    tty = Tty(["/bin/bash", "-c", run, sys.executable, WHICH], tmp_path, os.environ)
+    said = tty.until(lambda text: "]" in text)
+    tty.end()
+    assert ("[/dev/" in said) == drawn and ("[]" in said) != drawn, said
