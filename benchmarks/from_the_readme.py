@@ -16,6 +16,7 @@ sockets are in it). With KEEP=1 the lab stays up if something went wrong: the sa
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -279,13 +280,13 @@ def told(rows: t.Sequence[Row], sparks: Sparks) -> list[str]:
         f"emulated without KVM and shared with other work (load {os.getloadavg()[2]:.0f}). Commit {commits}. Installing is not in it.",
         "",
         f"**From `discover` to the first token: {token} commands, {edits} edits, {minutes:.0f} minutes.**",
-        f"Verdict of the last report: **{verdict}**. Every command ended with exit status 0.",
+        f"Verdict of the last report: **{verdict}**. Every command that was run ended with exit status 0.",
         "",
         "| typed | of | seconds |",
         "|---|---|---|",
         *(
-            f"| `{step.command.replace('|', chr(92) + '|')}` | {step.source} | {row.seconds:.0f} |"
-            for step, row in zip(walked, rows, strict=True)
+            f"| `{step.command.replace('|', chr(92) + '|')}` | {step.source} | {f'{row.seconds:.0f}' if row else '*not run*'} |"
+            for step, row in itertools.zip_longest(walked, rows)
         ),
         f"| all | | {sum(row.seconds for row in rows):.0f} |",
         "",
