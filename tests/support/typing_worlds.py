@@ -51,7 +51,7 @@ SSH = """#!/bin/sh
 while :; do case "$1" in -[oCpilSFE]) case "$1" in -C) shift;; *) shift 2;; esac;; -*) shift;; *) break;; esac; done
 host=$1; shift
 [ -x {lan}/$host/enter ] || {{ echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }}
-exec env -i HOME=/root PATH={tools}:/usr/sbin:/usr/bin:/sbin:/bin {lan}/$host/enter sh -c "$*"
+exec env -i HOME=/root PATH={tools}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin {lan}/$host/enter sh -c "$*"
 """
 SUDO = """#!/bin/sh
 while :; do case "$1" in -u|-p|-g) shift 2;; -*) shift;; *) break;; esac; done
@@ -64,7 +64,7 @@ case "$1" in
   case $field in name) value="NVIDIA GB10";; pstate) value=P8;; clocks.sm) value=208;; clocks.max.sm) value=2418;; power.draw) value=4.20;;
     temperature.gpu) value=41;; utilization.gpu) value=0;; *) value="[N/A]";; esac
   line="$line, $value"; done; echo "${line#, }";;
--lgc) echo "GPU clocks set to \"(gpuClkMin $2)\" for GPU 0000000F:01:00.0";;
+-lgc) echo "GPU clocks set to $2";;
 -rgc) echo "All done.";;
 *) echo "stand-in: $*" >&2; exit 1;;
 esac
@@ -240,7 +240,7 @@ class Guide:
             pid = host.process.pid if host else self.sparks.lan.bridge.pid
             engine = [sys.executable, str(ROOT / "tests/stand_ins/scripted_engine.py"), "--model-path", "acme/Model-8B"]
             command = ["nsenter", "-t", str(pid), "-n", "--", *engine, "--host", address, "--port", "30000"]
-            env = {**os.environ, "SCRIPTED_LOAD_S": "0"}
+            env = {**os.environ, "SCRIPTED_LOAD_S": "0", "SCRIPTED": '{"token_s": 0.15}'}
             quiet = subprocess.DEVNULL
             self.running.append(subprocess.Popen(command, env=env, stdout=quiet, stderr=quiet))
         self._vocabulary(made / "outside")
