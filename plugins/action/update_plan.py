@@ -8,12 +8,11 @@ from __future__ import annotations
 import pathlib
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Firmware
-from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, line, read_in, read_json
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import MIB, read_in, read_json
 from ansible_collections.dgxspark.cluster.plugins.module_utils.health import Health
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, from_plain, to_plain
 from ansible_collections.dgxspark.cluster.plugins.modules.update_plan import ARGUMENTS
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, update, update_firmware
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils import hardware, update, update_firmware, update_k3s
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.controller_action import ControllerAction, Plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import load_known_bad
@@ -48,24 +47,25 @@ class ActionModule(ControllerAction):
             known_bad,
             begun,
             canary=args["canary"] or None,
-            restarts=args["restarts"],
-            parts=[self._firmware(args, known_bad, begun)],
-            only_stated=args["only_stated"],
+            restarts=args["restarts"] and not args["k3s"],
+            parts=[self._k3s(args, begun) if args["k3s"] else self._firmware(args, known_bad, begun)],
+            only_stated=args["only_stated"] or args["k3s"],
         )
         return {**to_plain(made), "lines": update.plan_lines(made)}
+
+    def _k3s(self, args: Plain, begun: t.Mapping[str, update.Begun]) -> update.Part:
+        """Return K3s's part."""
+        groups = self.variable("groups")
+        servers, agents = (groups.get(self.variable(f"k3s_{x}_group", f"k3s_{x}"), []) for x in ("server", "agent"))
+        update_k3s.check(servers, [*args["packages"], *args["firmware"]])
+        there = update_k3s.installed(self.of_hosts("__k3s_read", {}))
+        return update_k3s.plan(self.of_hosts("__k3s_plan", {}), there, [*servers, *agents], args["canary"], begun)
 
     def _firmware(self, args: Plain, known_bad: t.Sequence[Entry], begun: t.Mapping[str, update.Begun]) -> update.Part:
         """Return the firmware's part."""
         stated = _versions(args["firmware"])
-        read = self.of_hosts("__spark_update_firmware") if stated else {}
-        return update_firmware.plan(
-            {host: read_in(Firmware, seen["firmware"], f"{host}: firmware") for host, seen in read.items()},
-            stated,
-            known_bad,
-            begun,
-            restarts=args["restarts"],
-            stale={host: line(seen["stale"], 300) for host, seen in read.items() if seen.get("stale")},
-        )
+        machines, stale = update_firmware.reported(self.of_hosts("__spark_update_firmware") if stated else {})
+        return update_firmware.plan(machines, stated, known_bad, begun, restarts=args["restarts"], stale=stale)
 
 
 def _versions(given: Plain) -> dict[str, str]:

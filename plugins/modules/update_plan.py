@@ -25,6 +25,10 @@ options:
     description: Versions by a pattern of fwupd's names or GUIDs of devices; V(newest) stands for the newest good one. Empty leaves firmware as it is.
     type: dict
     default: {}
+  k3s:
+    description: Whether K3s, and nothing else, goes to the release that the role k3s has planned.
+    type: bool
+    default: false
   only_stated:
     description: Whether empty O(packages) leave all packages as they are.
     type: bool
@@ -97,6 +101,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.controller_only i
 ARGUMENTS: dict[str, dict[str, object]] = {
     "packages": {"type": "dict", "default": {}},
     "firmware": {"type": "dict", "default": {}},
+    "k3s": {"type": "bool", "default": False},
     "only_stated": {"type": "bool", "default": False},
     "canary": {"type": "str"},
     "folder": {"type": "path", "required": True},

@@ -63,13 +63,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of an update beside the packages. wanted: versions by the part's own names. shares: by host."""
+    """A part of an update beside the packages. wanted: versions by the part's own names. shares: by host. first: who must precede the others."""
 
     name: str
     wanted: dict[str, str] = field(default_factory=dict)
     shares: dict[str, Share] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +332,9 @@ def plan(
         and (rule_of(name, rules) or {}).get("component") == "kernel"
         and _ahead(turn.before.get(name), version)
     ]
-    # What an earlier run began comes first, then the owner's choice.
-    turns.sort(key=lambda turn: (not turn.resumed, turn.host != canary))
+    # What an earlier run began comes first, then who must, then the owner's choice.
+    ahead_of_all = {host for part in parts for host in part.first}
+    turns.sort(key=lambda turn: (not turn.resumed, turn.host not in ahead_of_all, turn.host != canary))
     holds = {
         host: tuple(name for name in wanted if name in machine.installed and name not in machine.held)
         for host, machine in machines.items()

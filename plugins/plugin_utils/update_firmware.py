@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.firmware import Device, Firmware
+from ansible_collections.dgxspark.cluster.plugins.module_utils.foreign import line, read_in
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError, Finding
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.knowledge import Entry
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.known_bad import device_findings
@@ -39,6 +40,19 @@ class _Kind:
     guid: str
     label: str
     devices: dict[str, Device]
+
+
+def reported(read: t.Mapping[str, t.Any]) -> tuple[dict[str, Firmware], dict[str, str]]:
+    """Return what node_firmware reported of each host, and why a node's lists could not be refreshed. CollectionError for another form."""
+    machines = {
+        host: read_in(Firmware, seen["firmware"], f"{host}: firmware")
+        for host, seen in read.items()
+        if "firmware" in (seen or {})
+    }
+    unread = {host: Firmware(error="node_firmware failed there") for host in read if host not in machines}
+    return machines | unread, {
+        host: line(seen["stale"], 300) for host, seen in read.items() if (seen or {}).get("stale")
+    }
 
 
 def plan(

@@ -189,13 +189,14 @@ def _fitted(asked: NodeRequest, machine: Machine, address: str) -> _Fit:
     listed, of_archives = k3s_archives.plan(settings.image_archives, asked.archives_seen, name)
     archives = [archive for archive in listed if archive["name"] not in machine.k3s.archives]
     laid = sum(archive["mib"] for archive in archives)
+    new = {"k3s": settings.version} if step != "keep" else {}
     etcd, mirror = len(asked.servers) > 1, settings.embedded_registry or bool(asked.joined and asked.joined.mirror)
     found = (
         *of_flannel,
         *of_step,
         *of_archives,
         *node_findings(name, asked.role, settings, machine, asked.release, etcd=etcd, mirror=mirror, laid_mib=laid),
-        *_platform(name, machine, asked.known_bad, settings.known_bad),
+        *_platform(name, machine.platform | new, asked.known_bad, settings.known_bad),
         *_of_server(asked, step),
     )
     return _Fit(architecture, flannel, step, archives, found)
@@ -427,10 +428,10 @@ def _disk(name: str, settings: Settings, machine: Machine, release: Plain, archi
 
 
 def _platform(
-    name: str, machine: Machine, known_bad: t.Sequence[Plain], policy: t.Literal["refuse", "warn"]
+    name: str, platform: t.Mapping[str, str], known_bad: t.Sequence[Plain], policy: t.Literal["refuse", "warn"]
 ) -> list[Finding]:
     """Find versions that are known to be bad; with `warn` none of them is an error."""
-    found, _environment = platform_findings(machine.platform, known_bad)
+    found, _environment = platform_findings(platform, known_bad)
     findings = []
     for rule in found:
         severity: t.Literal["error", "warning", "info"] = "warning" if policy == "warn" else rule.severity
