@@ -22,6 +22,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     Plain,
     checksum,
     labels,
+    rolling,
     thing,
 )
 
@@ -172,7 +173,7 @@ def _daemon(
     template = {"metadata": {"labels": dict(own), "annotations": {f"{MANAGER}/config": told}}, "spec": spec}
     body = {
         "selector": {"matchLabels": {PART: "multus"}},
-        "updateStrategy": {"type": "RollingUpdate"},
+        **rolling(),
         "template": template,
     }
     return thing("apps/v1", "DaemonSet", NAME, SYSTEM, own, spec=body)

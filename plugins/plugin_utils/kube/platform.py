@@ -27,6 +27,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.kube.settings imp
     label,
     labels,
     node_name,
+    rolling,
     thing,
 )
 
@@ -236,7 +237,7 @@ def daemon(name: str, part: str, spec: Plain, annotations: Plain | None = None) 
         own,
         spec={
             "selector": {"matchLabels": select},
-            "updateStrategy": {"type": "RollingUpdate"},
+            **rolling(),
             "template": {
                 "metadata": {"labels": own} | ({"annotations": annotations} if annotations else {}),
                 "spec": {

@@ -32,6 +32,7 @@ SPARK = f"{MANAGER}/spark"  # label of a node: the platform's daemons run there 
 VFS = f"{MANAGER}/vfs"  # label of a node: the SR-IOV device plugin has a file for it
 HOSTNAME = "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
+STEADY_S = 15  # for how long a new daemon must be ready before the next node gets it
 
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 # Repository (with an optional registry host and port), tag, digest: distribution's reference grammar, without rare forms.
@@ -153,6 +154,17 @@ def labels(instance: str | None = None, **more: str) -> dict[str, str]:
     if instance is not None:
         own |= {NAME_LABEL: "dgxspark-serving", INSTANCE_LABEL: instance}
     return own | more
+
+
+def rolling() -> Plain:
+    """Return how a DaemonSet of the platform changes: one node at a time, and no further while a new pod is not ready, or not for long.
+
+    Its programs have no probe, so one that crashes counts as ready until it does.
+    """
+    return {
+        "minReadySeconds": STEADY_S,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+    }
 
 
 def thing(api: str, kind: str, name: str, namespace: str | None, own: t.Mapping[str, str], **body: t.Any) -> Plain:
