@@ -44,7 +44,7 @@ options:
     type: bool
     default: false
 requirements:
-  - C(fwupdmgr) with C(--json) (fwupd 1.9.5 and newer); without it RV(firmware.error) says so
+  - C(fwupdmgr) with C(--json) (fwupd 1.9.5 and newer); without it C(error) of RV(firmware) says so
 notes:
   - Needs root (C(become)).
 seealso:
