@@ -62,11 +62,12 @@ def columns(block: Block, width: int) -> dict[int, int]:
             break
         del kept[column]
     spare = width - sum(kept.values()) - GAP * (len(kept) - 1)
-    for column in kept:
-        if column < block["texts"]:
-            more = max(0, min(spare, max(len(row[column][0]) for row in block["rows"]) - kept[column]))
-            kept[column] += more
-            spare -= more
+    for column in sorted(kept, key=lambda each: each >= block["texts"]):  # texts first, then headings on one line
+        cells = [row[column][0] for row in block["rows"]]
+        more = max(map(len, [*cells, block["head"][column]])) - kept[column]
+        more = max(0, min(spare, more)) if column < block["texts"] or more <= spare else 0
+        kept[column] += more
+        spare -= more
     return kept
 
 
@@ -78,8 +79,7 @@ def table(block: Block, kept: t.Mapping[int, int]) -> Table:
         made.add_column(
             Text(block["head"][column], style="bold"),
             justify="right" if number else "left",
-            min_width=width,
-            max_width=None if number else width,
+            width=width,
             no_wrap=not number,
             overflow="ellipsis",
         )
