@@ -36,8 +36,15 @@ WantedBy=multi-user.target
 """
 
 
-def limit(profile: str, mhz: int | None, dirs: t.Sequence[str] = ()) -> int:
-    """Return the clock limit in MHz: the owner's, or the hardware class's. CollectionError for one that no GPU can have."""
+def limit(profile: str, mhz: int | str | None, dirs: t.Sequence[str] = ()) -> int:
+    """Return the clock limit in MHz: the owner's, or the hardware class's. CollectionError for one that no GPU can have.
+
+    mhz: a number, or the text that `-e` makes of it.
+    """
+    if isinstance(mhz, str) and mhz.isascii() and mhz.isdigit() and len(mhz) <= len(str(MOST)):
+        mhz = int(mhz)
+    if mhz is not None and (not isinstance(mhz, int) or isinstance(mhz, bool)):
+        raise CollectionError(f"spark_power_clock_mhz: {repr(mhz)[:40]} is not a whole number of MHz, such as 2000.")
     gpu = hardware.health(profile, dirs).get("gpu") or {}
     wanted = mhz if mhz is not None else gpu.get("limit_mhz")
     if wanted is None:

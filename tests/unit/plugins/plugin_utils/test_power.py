@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import typing as t
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,17 @@ def test_the_class_has_a_figure_and_the_owner_may_have_another() -> None:
 def test_a_limit_that_would_look_like_the_low_power_state_is_refused(mhz: int) -> None:
     with pytest.raises(CollectionError, match="spark_power_clock_mhz"):
         power.limit("spark", mhz)
+
+
+@pytest.mark.parametrize("mhz", ["2000MHz", "", 2000.5, True, [2000], "²000"])
+def test_what_is_no_number_of_mhz_is_refused_by_the_variable_s_name(mhz: t.Any) -> None:
+    with pytest.raises(CollectionError, match=r"spark_power_clock_mhz: .* is not a whole number of MHz"):
+        power.limit("spark", mhz)
+
+
+def test_the_text_that_e_makes_of_a_number_is_that_number() -> None:
+    """As doctor gets it: no role has converted it there."""
+    assert power.limit("spark", "2000") == power.limit("spark", 2000) == 2000
 
 
 def test_a_class_without_a_gpu_has_no_limit() -> None:
