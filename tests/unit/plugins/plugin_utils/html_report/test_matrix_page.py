@@ -22,16 +22,23 @@ class Reader(html.parser.HTMLParser):
         self.tags: list[str] = []
         self.fetched: list[str] = []
         self.words: list[str] = []
+        self._goes_on = False  # a <wbr> ends no word
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        self._goes_on = tag == "wbr"
         given = dict(attrs)
         self.fetched += [str(given[name]) for name in ("src", "data") if name in given]
         self.fetched += [str(given["href"])] if str(given.get("href", "")).startswith(("http", "//")) else []
 
     def handle_data(self, data: str) -> None:
-        self.words.append(" ".join(data.split()))
+        said = " ".join(data.split())
+        if self._goes_on:
+            self.words[-1] += said
+        else:
+            self.words.append(said)
+        self._goes_on = False
 
 
 @pytest.mark.parametrize("name", SHIPPED)
