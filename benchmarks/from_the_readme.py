@@ -156,7 +156,7 @@ class Sparks:
             ),
             "k8s_platform_components": (
                 site.COMPONENTS_OF_IT,
-                "images of the lab; soft-RoCE has no RDMA device below a VF",
+                "images of the lab; soft-RoCE has no RDMA device below a VF; kubelets that do not call themselves K3s's",
             ),
             "k8s_dgx_free_gib": (dict.fromkeys(ADDRESSES, 100), "the nodes have 2 GiB; planned as Sparks"),
             "k8s_dgx_serving": (

@@ -38,7 +38,9 @@ FABRIC = {
     **SPARKS["dgxspark_fabric"],
     "management_networks": ["10.0.2.0/24", "10.77.0.0/24"],
 }
-COMPONENTS_OF_IT = {"images": PLATFORM_IMAGES, "hca": "virtual", "image_pull": "Never"}
+# Their kubelets say 1.20.2, not +k3s, which is how K3s's folders are told from the usual ones: they are named.
+K3S_CNI = {"cni_bin_dir": "/var/lib/rancher/k3s/data/cni", "cni_conf_dir": "/var/lib/rancher/k3s/agent/etc/cni/net.d"}
+COMPONENTS_OF_IT = {"images": PLATFORM_IMAGES, "hca": "virtual", "image_pull": "Never", **K3S_CNI}
 # What serving on emulated nodes is told, whatever the model; each with its reason.
 EMULATED: dict[str, tuple[t.Any, str]] = {
     "k3s_start_timeout": (1200, "an emulated node takes minutes to start its containers"),
