@@ -67,7 +67,8 @@ def test_the_terminal_is_drawn_on_only_if_it_is_one_and_ours(
     tmp_path: pathlib.Path, command: str, term: str, drawn: bool
 ) -> None:
     run = f"export TERM={term}; {command}"
-    found_at = {"PYTHONPATH": os.pathsep.join(sys.path)}  # as it is here: an environment may name no place of the collection
+    # The environment may name no place of the collection.
+    found_at = {"PYTHONPATH": os.pathsep.join(sys.path)}
     tty = Tty(["/bin/bash", "-c", run, sys.executable, WHICH], tmp_path, {**os.environ, **found_at})
     said = tty.until(lambda text: "]" in text)
     tty.end()
