@@ -143,7 +143,8 @@ def _kinds(machines: Machines) -> t.Iterator[_Kind]:
         for device in firmware.devices:
             by_guid.setdefault(_guid(device), {}).setdefault(host, device)
     for guid, devices in by_guid.items():
-        yield _Kind(guid, next(iter(devices.values())).name or guid, devices)
+        names = [device.name for device in devices.values()]
+        yield _Kind(guid, names[0] or guid, devices)
 
 
 def _fits(pattern: str, kind: _Kind) -> bool:
