@@ -49,8 +49,8 @@ ENGINE_PACKAGES = "python3,iproute2,procps"
 ENGINE_PROGRAMS = "cat chmod cp dash env id ip ln ls mkdir mv ps python3 readlink rm sh sleep uname"
 ENGINE_FILES = "bin lib lib64 etc/group etc/ld.so.cache etc/ld.so.conf etc/ld.so.conf.d etc/nsswitch.conf etc/passwd usr/lib/locale"
 ENGINE_LACKS = (
-    "_pyrepl asyncio curses dbm ensurepip idlelib lib2to3 multiprocessing pydoc_data sqlite3 test tkinter turtledemo unittest"
-    " venv wsgiref xml xmlrpc _codecs_* _test* _sqlite3* _curses* _dbm* readline* _asyncio*"
+    "_pyrepl curses dbm ensurepip idlelib lib2to3 multiprocessing pydoc_data sqlite3 test tkinter turtledemo unittest"
+    " venv wsgiref xml xmlrpc _codecs_* _test* _sqlite3* _curses* _dbm* readline*"
     " big5* cp* euc* gb* hz* iso* johab* koi* mac_* ptcp* shift* tis* turtle* pickletools* pydoc* doctest* _pydecimal*"
 )
 # The scripted engine under its other name.
