@@ -52,9 +52,9 @@ _SAID: tuple[tuple[str, Why], ...] = (
         "(?i)host key|host identification",
         Why(
             "node.host-key",
-            "It is up, and this controller does not know its key, or knows another one: it was installed anew, or another machine has "
+            "It is up, and this controller does not know its key, or knows another one: it was reinstalled, or another machine has "
             "its address.",
-            "`ssh ADDRESS` shows its key. If it was installed anew, `ssh-keygen -R ADDRESS` first, which forgets the old one.",
+            "`ssh ADDRESS` shows its key. If it was reinstalled, `ssh-keygen -R ADDRESS` first, which forgets the old one.",
         ),
     ),
     (
