@@ -54,6 +54,11 @@ class Device:
     awaits: str | None = None
     failed: str | None = None
 
+    @property
+    def kind(self) -> str:
+        """What it has in common with its like on other nodes."""
+        return self.guids[0] if self.guids else self.id
+
 
 @dataclass(frozen=True, slots=True)
 class Firmware:

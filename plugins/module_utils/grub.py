@@ -187,9 +187,9 @@ class Boot:
         if reason := self._cannot():
             return [], {}, reason
         changes = [Change(TRIAL, "file", file, wanted.text())] if file != wanted.text() else []
-        once = entry_of(entries(text), kernel) if kernel else wanted.then
-        if wanted.kernel != running and self._next() != once:
-            changes.append(Change("GRUB", "next boot", self._next(), wanted.kernel))
+        once, upcoming = entry_of(entries(text), kernel) if kernel else wanted.then, self._next()
+        if wanted.kernel != running and upcoming != once:
+            changes.append(Change("GRUB", "next boot", upcoming, wanted.kernel))
         told = {"kernel": wanted.kernel, "before": wanted.before, "entry": wanted.entry}
         if not check:
             if file != wanted.text():
@@ -198,7 +198,7 @@ class Boot:
             if default(self._read(MENU) or "") != wanted.entry:
                 self._remove()
                 return [], {}, f"update-grub does not read {TRIAL}"
-            if wanted.kernel != running and self._next() != once:
+            if wanted.kernel != running and upcoming != once:
                 self._do("grub-reboot", str(once))
         return changes, told, None
 

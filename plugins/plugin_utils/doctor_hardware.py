@@ -202,9 +202,8 @@ def firmware(state: SiteState) -> t.Iterator[Diagnosis]:
     apart: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     names: dict[str, str] = {}
     for host, device in ((host, each) for host, h in state.health.items() if h.firmware for each in h.firmware.devices):
-        kind = device.guids[0] if device.guids else device.id
-        names.setdefault(kind, device.name or kind)
-        apart[kind][device.version].append(host)
+        names.setdefault(device.kind, device.name or device.kind)
+        apart[device.kind][device.version].append(host)
         if device.awaits:
             yield Diagnosis(
                 "firmware.awaits",

@@ -124,16 +124,12 @@ def awry(share: Share | None, firmware: Firmware | None) -> list[str]:
         return [f"its firmware could not be read: {firmware.error if firmware else 'no answer'}"]
     found = []
     for guid, version in share.wanted.items():
-        for device in (each for each in firmware.devices if _guid(each) == guid):
+        for device in (each for each in firmware.devices if each.kind == guid):
             if device.version != version:
                 why = f" ({device.failed})" if device.failed else " (it awaits a restart)" if device.awaits else ""
                 found.append(f"the firmware of {device.name} is {device.version}, not {version}{why}")
-    missing = share.wanted.keys() - {_guid(device) for device in firmware.devices}
+    missing = share.wanted.keys() - {device.kind for device in firmware.devices}
     return found + [f"fwupd does not list the device {guid} any more" for guid in sorted(missing)]
-
-
-def _guid(device: Device) -> str:
-    return device.guids[0] if device.guids else device.id
 
 
 def _kinds(machines: Machines) -> t.Iterator[_Kind]:
@@ -141,7 +137,7 @@ def _kinds(machines: Machines) -> t.Iterator[_Kind]:
     by_guid: dict[str, dict[str, Device]] = {}
     for host, firmware in machines.items():
         for device in firmware.devices:
-            by_guid.setdefault(_guid(device), {}).setdefault(host, device)
+            by_guid.setdefault(device.kind, {}).setdefault(host, device)
     for guid, devices in by_guid.items():
         names = [device.name for device in devices.values()]
         yield _Kind(guid, names[0] or guid, devices)
