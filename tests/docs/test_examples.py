@@ -11,7 +11,9 @@ import typing as t
 import pytest
 import yaml
 
+from ansible_collections.dgxspark.cluster.plugins.module_utils.values import to_plain
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.update import Turn
 from ansible_collections.dgxspark.cluster.tests.support.documents import ansible_doc
 from ansible_collections.dgxspark.cluster.tests.unit import bundles, matrix_driven, reports
 from ansible_collections.dgxspark.cluster.tests.unit.owner import NO_ANSIBLE, ROOT, Owner, can_run
@@ -39,6 +41,9 @@ BEFORE = {
     "checked2": {"gids": GIDS},
     "dgxspark_plan_file": "plan.json",
     "dgxspark_plan": Cluster(2).plan,
+    "turn": to_plain(Turn("spark1", ("zstd=1.5.6",), False, {"zstd": "1.5.5"}, {"zstd": "1.5.6"}, None)),
+    "tried": {"trial": {}},
+    "packages": {"stdout_lines": ["zstd|1.5.6|install|installed"]},
 }
 for host in BEFORE["dgxspark_plan"]["hosts"].values():  # type: ignore[index]
     for function in host["functions"]:
@@ -91,7 +96,7 @@ def test_examples_of_filters_and_lookups_run(tmp_path: pathlib.Path) -> None:
     done = owner.typed("examples.yml", "-i", "inventory", "-e", "@before.json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(asked) > 18 and done.stdout.count("PLAY [") == len(asked)
-    assert "nccl.gid-empty" in done.stdout
+    assert "nccl.gid-empty" in done.stdout and "--allow-change-held-packages zstd=1.5.5" in done.stdout
     for made in ("reports/fabric.html", "own-model.html", "inventory/dgxspark/evidence/mine.yml", "plan.json"):
         assert (tmp_path / made).stat().st_size > 100, made
     knowledge.load("evidence", [str(tmp_path / "inventory/dgxspark")])
