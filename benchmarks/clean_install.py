@@ -1,7 +1,7 @@
 """README on systems that have nothing yet: its lines of "Install", then its questions that need no Spark, as pasted, each timed.
 
 The systems are root file systems of Debian's own packages (mmdebstrap), and, since Ubuntu's are not reached from here, a new user of
-this machine with the Python of Ubuntu 24.04 (pyenv). The collection is the archive of this very commit (tools/release.py), in place of
+this machine with the Python of Ubuntu 24.04 (pyenv); he types guide_airgapped's pip commands, too. The collection is the archive of this very commit (tools/release.py), in place of
 README's address; kubernetes.core comes from PyPI's package `ansible`, since Galaxy is not asked. As root, from the repository's root:
 
     python benchmarks/clean_install.py FOLDER [WORD]
@@ -24,6 +24,7 @@ import typing as t
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 runpy.run_path(str(ROOT / "tools" / "own_collection.py"))
 from ansible_collections.dgxspark.cluster.tests.api import harness  # noqa: E402
+from ansible_collections.dgxspark.cluster.tests.unit import guide  # noqa: E402
 from ansible_collections.dgxspark.cluster.tools import release  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "clean_install.md"
@@ -68,6 +69,12 @@ def questions() -> list[str]:
     return [line.strip() for title in titles for line in section(title).splitlines() if line.startswith("    ")]
 
 
+def packages_without_internet() -> list[str]:
+    """Return the lines of guide_airgapped that carry the Python packages over, the second for a controller that has none."""
+    download, install_them = (line for line in guide.commands("guide_airgapped", prompt=False) if " -m pip " in line)
+    return [download, "python3 -m venv ~/offline && . ~/offline/bin/activate", install_them]
+
+
 def before(way: str) -> str:
     """Return the line that README has on Debian and Ubuntu before all others; and what brings the other two ways."""
     (apt,) = re.findall(r"`(sudo apt install [^`]+)`", section("Install"))
@@ -80,7 +87,7 @@ def script(lines: t.Sequence[str], archive: str) -> str:
     made = ["cd ~; rm -f times", f"export PIP_CERT={CERTIFICATES} SSL_CERT_FILE={CERTIFICATES} ANSIBLE_NOCOLOR=1"]
     made.append('export PATH="$PATH:$HOME/.local/bin:$HOME/uv/bin"')
     for number, line in enumerate(lines):
-        typed = re.sub(r"git\+https://\S+", archive, line)
+        typed = re.sub(r"git\+https://\S+", archive, line).replace("/srv/bundle", "~/bundle")
         made.append(
             f"began=$EPOCHREALTIME; eval {shlex.quote(typed)} > out.{number} 2>&1; echo $? $began $EPOCHREALTIME >> times"
         )
@@ -169,7 +176,7 @@ def main(place: pathlib.Path, only: str = "") -> int:
         if only not in f"{name} {way}":
             continue
         if name == UBUNTU:
-            lines = [*install(way), *questions()]
+            lines = [*install(way), *questions(), *packages_without_internet()]
             home = place / f"ubuntu-{os.getpid()}"
             made = in_ubuntu(home, lines, archive)
         else:

@@ -16,6 +16,8 @@ from harness import ROOT, Run, play
 
 FIGURES = ROOT / ".cache" / "fleet.md"
 """What benchmarks/results/fleet.md is made from."""
+NODE_OF = {"spark5": "spark3"}
+"""The lab's node under another name of the inventory."""
 SWITCH = {"hardware": "lab_ports", "topology": "switch", "vf_count": 1}
 # A Spark's two ports, each with one function.
 PORTS = {
@@ -35,11 +37,12 @@ PORTS = {
 
 @dataclass
 class Fleet:
-    """The owner's folder, and what was typed in it."""
+    """The owner's inventory, and what was typed beside it. commands: as a guide prints them, without what a test adds."""
 
     folder: pathlib.Path
     report_file: pathlib.Path
     typed: list[str] = field(default_factory=list)
+    commands: set[tuple[str, ...]] = field(default_factory=set)
 
     def write(self, hosts: dict[str, int], fabric: dict[str, t.Any]) -> None:
         """Write the inventory: these hosts with their pinned numbers."""
@@ -47,7 +50,8 @@ class Fleet:
         shutil.copytree(ROOT / "inventories/lab", self.folder)
         tree = yaml.safe_load((self.folder / "hosts.yml").read_text())
         tree["all"]["children"]["spark"]["children"]["dgx"]["hosts"] = {
-            name: {"lab_node": int(name[-1]), "dgxspark_fabric_index": index} for name, index in hosts.items()
+            name: {"lab_node": int(NODE_OF.get(name, name)[-1]), "dgxspark_fabric_index": index}
+            for name, index in hosts.items()
         }
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(tree, sort_keys=False))
         variables = self.folder / "group_vars" / "dgx.yml"
@@ -65,11 +69,21 @@ class Fleet:
         (self.folder / "dgxspark" / "thresholds").mkdir()
         (self.folder / "dgxspark/thresholds/lab_ports.yml").write_text(yaml.safe_dump(thresholds))
 
-    def play(self, name: str, limit: str = "", *arguments: str) -> Run:
-        """Run a playbook, and note what was typed and how long it took."""
+    def play(self, name: str, limit: str = "", *arguments: str, more: tuple[str, ...] = ()) -> Run:
+        """Type a playbook's command, and note it and how long it took. more: what no owner types."""
         begun = time.monotonic()
-        run = play(f"playbooks/{name}.yml", *arguments, limit=limit, inventory=self.folder, timeout=1800)
-        words = f"{name}{f' -l {limit}' if limit else ''}"
+        of_guide = [f"dgxspark.cluster.{name}", "-i", self.folder.name, *(["-l", limit] if limit else []), *arguments]
+        run = play(
+            of_guide[0],
+            *arguments,
+            *more,
+            limit=limit,
+            inventory=self.folder.name,
+            timeout=1800,
+            place=self.folder.parent,
+        )
+        self.commands.add(("ansible-playbook", *of_guide))
+        words = " ".join([name, *(["-l", limit] if limit else []), *arguments])
         changed = ", ".join(f"{host} {count}" for host, count in run.changed.items() if count) or "nothing"
         if name == "plan":  # its one change is the file on the controller
             changed = "nothing on a node"
@@ -79,7 +93,7 @@ class Fleet:
     def proof(self, name: str, limit: str = "", *arguments: str) -> tuple[Run, dict[str, t.Any]]:
         """Run verify, or site, which ends with it; return the report as well."""
         self.report_file.unlink(missing_ok=True)
-        run = self.play(name, limit, "-e", f"dgxspark_report_file={self.report_file}", *arguments)
+        run = self.play(name, limit, *arguments, more=("-e", f"dgxspark_report_file={self.report_file}"))
         assert self.report_file.is_file(), run.output
         return run, json.loads(self.report_file.read_text())
 
@@ -87,7 +101,7 @@ class Fleet:
         """Run the plan; return its output, and the changes by host."""
         file = self.report_file.with_name("plan.json")
         file.unlink(missing_ok=True)
-        run = self.play("plan", "", "-e", f"dgxspark_plan_file={file}")
+        run = self.play("plan", more=("-e", f"dgxspark_plan_file={file}"))
         assert run.code == 0, run.output
         return run.output, json.loads(file.read_text())["changes"]
 

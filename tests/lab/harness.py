@@ -63,6 +63,7 @@ def play(
     limit: str = "spark[1:4]",
     timeout: float = 900,
     inventory: pathlib.Path | str = "inventories/lab",
+    place: pathlib.Path = ROOT,
     **environment: str,
 ) -> Run:
     limited = ["-l", limit] if limit else []
@@ -70,7 +71,7 @@ def play(
     env = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment}
     done = subprocess.run(
         [str(word) for word in command],
-        cwd=ROOT,
+        cwd=place,
         check=False,
         env=env,
         text=True,

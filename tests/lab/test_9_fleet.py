@@ -1,36 +1,38 @@
-"""Changes to a fleet, as an owner types them: from a running state to a verified one, and what stays up meanwhile.
+"""Changes to a fleet, as guide_fleet and guide_topologies print them: from a running state to a verified one, and what stays up meanwhile.
 
-Each test starts where the last one ended. Two Sparks that take no part in a change keep ping and RDMA running between
+Each test starts where the last one ended. The lab's third node is the guide's spark5. Two Sparks that take no part in a change keep ping and RDMA running between
 them over a VF: what they lose, a model would lose.
 """
 
 from __future__ import annotations
 
-import json
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import harness
 import pytest
-from fleet import SWITCH, Fleet
-from harness import lab, sh
+import yaml
+from fleet import NODE_OF, SWITCH, Fleet
+from harness import NODES, ROOT, lab, sh
+
+from ansible_collections.dgxspark.cluster.tests.unit import guide
 
 pytestmark = pytest.mark.long
 
-NODES = tuple(node["name"] for node in json.loads(lab("status", "--json", check=False))["nodes"]) or harness.NODES
-"""Four of `make test-long`; with three, the one that is added is the one that changes."""
-ALL = {name: number for number, name in enumerate(NODES, 1)}
-NEW = NODES[-1]
-FIRST = {name: number for name, number in ALL.items() if name != NEW}
-CHANGED = "spark3"
-OTHERS = tuple(name for name in NODES if name != CHANGED)
-RING = ("spark1:2=spark2:1", "spark2:2=spark3:1", "spark3:2=spark1:1")
-CABLES = RING if len(FIRST) == 3 else ("spark1:1=spark2:1", "spark1:2=spark2:2")
-CABLED = SWITCH | {"topology": "ring" if len(FIRST) == 3 else "direct", "ports": [0, 1]}
-CABLE_1 = ("enP2p1s0f0v0", "enp1s0f0v0") if len(FIRST) == 3 else ("enP2p1s0f0v0", "enP2p1s0f0v0")
+FIRST = {
+    name: host["dgxspark_fabric_index"]
+    for name, host in yaml.safe_load(guide.blocks("guide_fleet", "yaml")[0])["dgx"]["hosts"].items()
+}
+NEW = {"spark5": 5}
+LEFT = {name: number for name, number in FIRST.items() if name != "spark4"} | NEW
+MOVED = LEFT | {"spark5": 7}
+CABLED = SWITCH | {"topology": "ring", "ports": [0, 1]}
+RING = ("spark1:2=spark2:1", "spark2:2=spark4:1", "spark4:2=spark1:1")
+LARGER_RING = (*RING[:2], "spark4:2=spark3:1", "spark3:2=spark1:1")
+CABLE_1 = ("enP2p1s0f0v0", "enp1s0f0v0")
 """The VFs of spark1 and spark2 that talk by a cable which a switch does not need."""
 IDENTITY = (
     "ip -br link show | grep -E '^en.*v[0-9]' | awk '{print $1, $3}' | sort;"
@@ -42,9 +44,14 @@ WRITTEN = (
 LOST = ("completer_retry_err", "retry_exceeded_err", "retry_rnr_exceeded_err", "out_of_seq_request", "rcvd_seq_err")
 
 
-def identity(*nodes: str) -> dict[str, str]:
-    """Return the nodes' VFs with their MACs and addresses."""
-    return {node: sh(node, IDENTITY) for node in nodes}
+def on(host: str, command: str, check: bool = True) -> str:
+    """Run a command on the node that the inventory calls so."""
+    return sh(NODE_OF.get(host, host), command, check)
+
+
+def identity(*hosts: str) -> dict[str, str]:
+    """Return the hosts' VFs with their MACs and addresses."""
+    return {host: on(host, IDENTITY) for host in hosts}
 
 
 @dataclass(frozen=True)
@@ -58,16 +65,16 @@ class Stream:
 
     def start(self) -> None:
         """Start both ends, and see that the writes arrive."""
-        assert sh(self.near, f"cat /sys/class/net/{self.near_vf}/operstate") == "up"
-        address = sh(self.far, f"ip -4 -o address show dev {self.far_vf} | awk '{{print $4}}'").split("/")[0]
+        assert on(self.near, f"cat /sys/class/net/{self.near_vf}/operstate") == "up"
+        address = on(self.far, f"ip -4 -o address show dev {self.far_vf} | awk '{{print $4}}'").split("/")[0]
         # A tenth of an emulated core: a stream that takes all of it would slow down what is measured.
         unit = "systemctl reset-failed 2>/dev/null; systemd-run -q -p CPUQuota=10% -p StandardOutput=truncate:"
         # Four seconds (-u 20) until a retransmit: an emulated node may not be scheduled for one second.
         rdma = "ib_write_bw --run_infinitely -u 20 -t 1 -s 1024 -d {} -x {}"
         listens = "for _ in $(seq 60); do ss -ltn | grep -q :18515 && break; sleep 1; done"
-        sh(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; {listens}")
+        on(self.far, f"{unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('far'), self.gid('far'))}; {listens}")
         before = self.counters()
-        sh(
+        on(
             self.near,
             f"{unit}/run/echo --unit=fleet-echo ping -n -q -i 0.5 -I {self.near_vf} {address};"
             f" {unit}/run/rdma --unit=fleet-rdma {rdma.format(self.hca('near'), self.gid('near'))} {address}",
@@ -82,7 +89,7 @@ class Stream:
     def said(self) -> str:
         """Return what both ends of the RDMA connection said."""
         words = "systemctl status fleet-rdma --no-pager; cat /run/rdma"
-        return "\n".join(f"{node}: {sh(node, words, check=False)}" for node in (self.near, self.far))
+        return "\n".join(f"{node}: {on(node, words, check=False)}" for node in (self.near, self.far))
 
     def hca(self, end: str) -> str:
         return "roce" + (self.near_vf if end == "near" else self.far_vf).removeprefix("en")
@@ -90,16 +97,16 @@ class Stream:
     def gid(self, end: str) -> int:
         """Return the index of the GID for the IPv4 address."""
         node = self.near if end == "near" else self.far
-        found = sh(node, f"cd /sys/class/infiniband/{self.hca(end)}/ports/1/gids; grep -l 0000:ffff: * | head -n 1")
+        found = on(node, f"cd /sys/class/infiniband/{self.hca(end)}/ports/1/gids; grep -l 0000:ffff: * | head -n 1")
         return int(found)
 
     def counters(self) -> dict[str, int]:
         folder = f"/sys/class/infiniband/{self.hca('near')}/ports/1/hw_counters"
-        lines = sh(self.near, f"cd {folder}; grep . *").splitlines()
+        lines = on(self.near, f"cd {folder}; grep . *").splitlines()
         return {name: int(value) for name, value in (line.split(":") for line in lines)}
 
     def running(self) -> bool:
-        return [sh(node, "systemctl is-active fleet-rdma", check=False) for node in (self.near, self.far)] == [
+        return [on(node, "systemctl is-active fleet-rdma", check=False) for node in (self.near, self.far)] == [
             "active"
         ] * 2
 
@@ -111,10 +118,10 @@ class Stream:
 
     def stop(self) -> str:
         """End both; return what ping said."""
-        sh(self.near, "systemctl kill -s INT fleet-echo; sleep 2", check=False)
-        said = sh(self.near, "cat /run/echo")
+        on(self.near, "systemctl kill -s INT fleet-echo; sleep 2", check=False)
+        said = on(self.near, "cat /run/echo")
         for node in (self.near, self.far):
-            sh(node, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
+            on(node, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
         return said
 
 
@@ -152,23 +159,32 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     lab("cables", "switch")  # every function has its carrier again, as other tests expect
 
 
+def nothing_of(pattern: str, *hosts: str) -> None:
+    """Find no address or MAC of this pattern in what is written on the hosts."""
+    for host in hosts:
+        assert on(host, f"grep -rlE '{pattern}' {WRITTEN} 2>/dev/null", check=False) == "", host
+
+
 def bare(fleet: Fleet) -> None:
     """Remove what an earlier test left."""
-    for node in NODES:
-        sh(node, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
-    if any(identity(*NODES).values()):
-        fleet.write(ALL, SWITCH)
+    every = FIRST | NEW
+    for host in every:
+        on(host, "systemctl stop fleet-rdma fleet-echo 2>/dev/null", check=False)
+    if any(identity(*every).values()):
+        fleet.write(every, SWITCH)
         run = fleet.play("teardown")
         assert run.code == 0, run.output
-    assert not any(identity(*NODES).values())
+    assert not any(identity(*every).values())
 
 
 def test_the_first_are_laid_on_cables_and_verified(fleet: Fleet) -> None:
     bare(fleet)
     fleet.write(FIRST, CABLED)
-    lab("cables", *CABLES)
-    with fleet.figures(f"{len(FIRST)} from bare to verified, {CABLED['topology']}"):
-        run, report = fleet.proof("site")
+    lab("cables", *RING)
+    with fleet.figures("Three from bare to verified, ring"):
+        run = fleet.play("site", "", "--tags", "fabric")
+        assert run.code == 0, run.output
+        run, report = fleet.proof("verify")
         assert (run.code, report["verdict"]) == (0, "passed"), run.output
 
 
@@ -176,7 +192,7 @@ def test_a_switch_replaces_the_cables(fleet: Fleet) -> None:
     before = identity(*FIRST)
     assert all("enP2p1s0f0v0" in seen for seen in before.values())
     fleet.write(FIRST, SWITCH)
-    with fleet.figures(f"A switch replaces {CABLED['topology']}"):
+    with fleet.figures("A switch replaces the ring"):
         stream = Stream("spark1", "spark2", *CABLE_1)
         stream.start()
         shown, changes = fleet.plan()
@@ -185,86 +201,118 @@ def test_a_switch_replaces_the_cables(fleet: Fleet) -> None:
         lab("cables", "switch")
         for node in NODES:
             lab("link", node, "2", "down")  # its second port has no cable any more
-        refused = fleet.play("site", "", "--tags", "fabric") if "enP2p1s0f0v0" in CABLE_1 else None
         # A process still uses a VF that is to go: nothing is touched before it ends.
-        assert refused is None or (refused.code and "ib_write_bw" in refused.output and identity(*FIRST) == before)
+        refused = fleet.play("site", "", "--tags", "fabric")
+        assert refused.code and "ib_write_bw" in refused.output and identity(*FIRST) == before, refused.output
         sent, received = stream.counted(stream.stop())
         fleet.typed.append(f"| meanwhile spark1 to spark2, by the cable | | {sent - received} of {sent} echoes lost |")
         run, report = fleet.proof("site")
         assert (run.code, report["verdict"]) == (0, "passed"), run.output
     after = identity(*FIRST)
     assert not any("enP2p1s0f0v0" in seen for seen in after.values()), after
-    for node in FIRST:
-        assert (
-            sh(node, f"grep -rlE '10[.]100[.]([1-9]|16|24)[.]|02:d6:00:..:10' {WRITTEN} 2>/dev/null", check=False) == ""
-        ), node
-    again = fleet.play("site", "", "--tags", "fabric,nccl")
-    assert again.code == 0 and not any(again.changed.values()), again.output
+    nothing_of(r"10[.]100[.]([1-9]|16|24)[.]|02:d6:00:..:10", *FIRST)
 
 
 def test_one_is_added_while_the_others_talk(fleet: Fleet) -> None:
     before = identity(*FIRST)
-    fleet.write(ALL, SWITCH)
+    fleet.write(FIRST | NEW, SWITCH)
     with fleet.figures("One is added"), uninterrupted(fleet, "spark1", "spark2"):
         _shown, changes = fleet.plan()
-        assert {host for host, listed in changes.items() if listed} == {NEW}
-        run = fleet.play("site", NEW)
+        assert {host for host, listed in changes.items() if listed} == {"spark5"}
+        run = fleet.play("site", "spark5")
         assert run.code == 0, run.output
         run, report = fleet.proof("verify")
         assert (run.code, report["verdict"]) == (0, "passed"), run.output
     assert identity(*FIRST) == before
-
-
-def test_it_moves_to_another_number(fleet: Fleet) -> None:
-    before = identity(*OTHERS)
-    fleet.write(ALL | {CHANGED: 7}, SWITCH)
-    with fleet.figures("It moves from number 3 to 7"), uninterrupted(fleet, "spark1", "spark2"):
-        shown, changes = fleet.plan()
-        assert {host for host, listed in changes.items() if listed} == {CHANGED}
-        told = [(c["what"], str(c["before"]), str(c["after"])) for c in changes[CHANGED]]
-        assert any("10.100.0.3/" in old and "10.100.0.7/" in new for _what, old, new in told), told
-        assert re.search(r"10\.100\.0\.3/24.* -> .*10\.100\.0\.7/24", shown), shown
-        run, report = fleet.proof("site")
-        assert (run.code, report["verdict"]) == (0, "passed"), run.output
-        assert {host for host, count in run.changed.items() if count} == {CHANGED}, run.output
-    assert identity(*OTHERS) == before
-    stale = r"10\.100\.[0-9]+\.3\b|02:d6:00:03:"
-    for node in NODES:
-        assert not re.search(stale, sh(node, IDENTITY)), node
-        assert sh(node, f"grep -rlE '{stale}' {WRITTEN} 2>/dev/null", check=False) == "", node
-    again = fleet.play("site", "", "--tags", "fabric,nccl")
+    again = fleet.play("site", "", "--tags", "fabric")
     assert again.code == 0 and not any(again.changed.values()), again.output
 
 
+def test_one_is_removed_while_the_others_talk(fleet: Fleet) -> None:
+    before = identity(*LEFT)
+    with fleet.figures("One is removed"), uninterrupted(fleet, "spark1", "spark2"):
+        run = fleet.play("teardown", "spark4")
+        assert run.code == 0, run.output
+        assert {host for host, count in run.changed.items() if count} <= {"spark4", "controller"}, run.output
+    assert identity(*LEFT) == before and identity("spark4") == {"spark4": ""}
+    nothing_of(r"10[.]100[.]0[.]4\b|02:d6:00:04:", "spark4")
+
+
 def test_one_dies_and_the_others_go_on(fleet: Fleet) -> None:
-    before = identity(*OTHERS)
-    fleet.write(ALL | {CHANGED: 7}, SWITCH)
+    others = [host for host in LEFT if host != "spark5"]
+    before = identity(*others)
+    fleet.write(LEFT, SWITCH)
     with fleet.figures("One dies"), uninterrupted(fleet, "spark1", "spark2"):
-        lab("power", "off", CHANGED)
+        lab("power", "off", NODE_OF["spark5"])
         shown, changes = fleet.plan()
-        assert CHANGED not in changes and not any(changes.values())
-        assert (
-            "not known, the host was not reached"
-            in re.split(r"\nspark\d", shown.partition(f"{CHANGED} (index 7")[2])[0]
-        )
-        run, report = fleet.proof("site", ",".join(OTHERS))
+        assert "spark5" not in changes and not any(changes.values())
+        assert "not known, the host was not reached" in shown.partition("spark5 (index 5")[2]
+        run, report = fleet.proof("site", ",".join(others))
         assert (run.code, report["verdict"]) == (0, "passed"), run.output
         assert not any(run.changed.values()), run.output
-    assert identity(*OTHERS) == before
+    assert identity(*others) == before
 
 
-def test_another_machine_takes_its_place(fleet: Fleet) -> None:
-    before = identity(*OTHERS)
-    fleet.write(ALL | {CHANGED: 7}, SWITCH)
-    card = "06:00:00:00:03:01"  # of the machine that died
-    with fleet.figures("It is replaced"), uninterrupted(fleet, "spark1", "spark2"):
-        lab("replace", CHANGED)
-        assert identity(CHANGED) == {CHANGED: ""}
-        assert sh(CHANGED, "cat /sys/class/net/enp1s0f0np0/address") != card
+def test_another_machine_takes_a_place(fleet: Fleet) -> None:
+    lab("power", "on", NODE_OF["spark5"])
+    before = identity("spark1", "spark5")
+    card = on("spark2", "cat /sys/class/net/enp1s0f0np0/address")
+    with fleet.figures("One is replaced"), uninterrupted(fleet, "spark1", "spark5"):
+        lab("replace", "spark2")
+        assert identity("spark2") == {"spark2": ""}
+        assert on("spark2", "cat /sys/class/net/enp1s0f0np0/address") != card
         _shown, changes = fleet.plan()
-        assert {host for host, listed in changes.items() if listed} == {CHANGED}
-        run = fleet.play("site", CHANGED)
+        assert {host for host, listed in changes.items() if listed} == {"spark2"}
+        run = fleet.play("site", "spark2")
         assert run.code == 0, run.output
         run, report = fleet.proof("verify")
         assert (run.code, report["verdict"]) == (0, "passed"), run.output
-    assert identity(*OTHERS) == before
+    assert identity("spark1", "spark5") == before
+
+
+def test_one_moves_to_another_number(fleet: Fleet) -> None:
+    before = identity("spark1", "spark2")
+    fleet.write(MOVED, SWITCH)
+    with fleet.figures("One moves from number 5 to 7"), uninterrupted(fleet, "spark1", "spark2"):
+        shown, changes = fleet.plan()
+        assert {host for host, listed in changes.items() if listed} == {"spark5"}
+        told = [(c["what"], str(c["before"]), str(c["after"])) for c in changes["spark5"]]
+        assert any("10.100.0.5/" in old and "10.100.0.7/" in new for _what, old, new in told), told
+        assert re.search(r"10\.100\.0\.5/24.* -> .*10\.100\.0\.7/24", shown), shown
+        run, report = fleet.proof("site")
+        assert (run.code, report["verdict"]) == (0, "passed"), run.output
+        assert {host for host, count in run.changed.items() if count} == {"spark5"}, run.output
+    assert identity("spark1", "spark2") == before
+    stale = r"10\.100\.[0-9]+\.5\b|02:d6:00:05:"
+    for host, seen in identity(*MOVED).items():
+        assert not re.search(stale, seen), host
+    nothing_of(stale, *MOVED)
+    again = fleet.play("site", "", "--tags", "fabric")
+    assert again.code == 0 and not any(again.changed.values()), again.output
+
+
+def test_a_ring_of_four_is_proven_where_there_are_cables(fleet: Fleet) -> None:
+    for node in NODES:
+        lab("link", node, "2", "up")
+    lab("cables", *LARGER_RING)
+    fleet.write(FIRST | {"spark5": 7}, CABLED)
+    with fleet.figures("A ring of four"):
+        shown, _changes = fleet.plan()
+        assert re.search(r"10\.\d+\.\d+\.1", shown), shown
+        run = fleet.play("site", "", "--tags", "fabric")
+        assert run.code == 0, run.output
+        # No node has a GPU: NCCL's part, which strict wants, is not proven.
+        run, report = fleet.proof("verify", "", "-e", "dgxspark_verify_mode=strict")
+        assert (run.code, report["verdict"]) == (2, "incomplete"), run.output
+        assert not [cause for cause in report["causes"] if cause["severity"] == "error"], run.output
+
+
+def test_what_the_guides_print_was_typed(fleet: Fleet) -> None:
+    """Of each command that tests/docs/typed.yml leaves to this file."""
+    told = {
+        " ".join(row["type"].split())
+        for own in yaml.safe_load((ROOT / "tests/docs/typed.yml").read_text("utf-8")).values()
+        for row in own["rows"]
+        if "tests/lab/test_9_fleet.py" in row.get("by", "")
+    }
+    assert told and {command for command in told if tuple(shlex.split(command)) not in fleet.commands} == set()
