@@ -5,6 +5,7 @@ The same program that the guest has (guest/files/etc/dgxspark-stand-in/component
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -59,8 +60,13 @@ class ControlPlane:
         command = [sys.executable, str(COMPONENTS), "control-plane", str(data), address.decode()]
         with self.log.open("ab") as log:
             ran = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        ended = threading.Thread(target=lambda: (ran.wait(), asked.shutdown(socket.SHUT_RDWR)), daemon=True)
-        ended.start()
+
+        def tell_the_client() -> None:
+            ran.wait()
+            with contextlib.suppress(OSError):  # it has disconnected
+                asked.shutdown(socket.SHUT_RDWR)
+
+        threading.Thread(target=tell_the_client, daemon=True).start()
         try:
             while asked.recv(1):
                 pass
