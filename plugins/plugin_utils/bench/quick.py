@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Result
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
 
 # most requests (computed, waiting) at one time
 Queue = tuple[float, float]
@@ -37,7 +38,7 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
     users, each = ("One user gets", "") if first.n == 1 else (f"{first.n} users at once get", " each")
     said.insert(
         0,
-        f"{users} {first.per_request_tokens_per_s:.3g} tokens/s{each}; the first comes after {_read(first.ttft_median_s)} s.",
+        f"{users} {_read(first.per_request_tokens_per_s)} tokens/s{each}; the first comes after {_read(first.ttft_median_s)} s.",
     )
     # Up to the first level that is not good or too slow: a level with more users says nothing about one with fewer.
     enough = [r.level for r in itertools.takewhile(lambda r: _slowest(r, good) >= marks.pace, results)]
@@ -45,14 +46,15 @@ def answer(results: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Ma
         most, least = enough[-1], min(level.slowest_tokens_per_s or 0 for level in enough)
         users = f"Up to {most.n} users get" if len(enough) > 1 else f"{most.n} users get"
         said.insert(
-            1, f"{users} at least {least:.3g} tokens/s each, {_read(most.wall_tokens_per_s)} in all with their waits."
+            1,
+            f"{users} at least {significant(least)} tokens/s each, {_read(most.wall_tokens_per_s)} in all with their waits.",
         )
     slow = next((r.level for r in good if _slowest(r, good) < marks.pace), None)
     if slow is first and first.n == 1:
         said.insert(1, f"That is less than a reader's {marks.pace:g} tokens/s.")
     elif slow:
         said.append(
-            f"With {slow.n} the slowest gets {slow.slowest_tokens_per_s:.2g}, less than a reader's {marks.pace:g}."
+            f"With {slow.n} the slowest gets {_read(slow.slowest_tokens_per_s)}, less than a reader's {marks.pace:g}."
         )
     # If some levels are not good, what is wrong with them is the limit.
     return said if len(good) < len(results) else [*said, _limit(good, queues, marks)]
@@ -67,7 +69,7 @@ def _read(value: float | None) -> str:
     """Return a figure as people read it: two or three digits, and no power of ten; nothing below a hundredth counts here."""
     if value is None:
         return "?"
-    return "less than 0.01" if value < 0.01 else f"{value:.2g}" if value < 1 else f"{float(f'{value:.3g}'):g}"
+    return "less than 0.01" if value < 0.01 else significant(value, 2) if value < 1 else significant(value)
 
 
 def _users(n: int) -> str:
@@ -98,12 +100,12 @@ def _limit(good: t.Sequence[Result], queues: t.Mapping[int, Queue], marks: Marks
     (users, best), (most, at_last) = max(sums, key=lambda pair: pair[1]), sums[-1]
     if at_last * (1 + marks.flat) < best:
         return (
-            f"What limits it: the engine itself. It peaks with {_users(users)}, {best:.3g} tokens/s in all; "
-            f"with {_users(most)} it falls to {at_last:.3g}."
+            f"What limits it: the engine itself. It peaks with {_users(users)}, {significant(best)} tokens/s in all; "
+            f"with {_users(most)} it falls to {significant(at_last)}."
         )
     shared = next(n for n, tokens in sums if best < tokens * (1 + marks.flat))
     if shared != most:
-        return f"What limits it: the engine itself. From {_users(shared)} on they share about {best:.3g} tokens/s."
+        return f"What limits it: the engine itself. From {_users(shared)} on they share about {significant(best)} tokens/s."
     if len(good) == 1:
         return f"What limits it is not known: only the level with {_users(most)} was measured. Measure more levels."
     return f"Nothing was at its limit with {_users(most)}: more were not tried."

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import svg
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands import bytes_text
 
 Plain = t.Mapping[str, t.Any]
@@ -120,4 +121,4 @@ def _curve(root: svg.Element, frame: _Frame, curve: Plain, position: int) -> Non
     svg.add(root, "polyline", f"curve {kind}", points=line)
     for x, y, point in places:
         dot = svg.add(root, "circle", f"dot {kind}", cx=x, cy=y, r=2.6)
-        svg.hint(dot, f"{curve['operation']} {bytes_text(point['bytes'])}: {point['busbw']:.4g} GB/s")
+        svg.hint(dot, f"{curve['operation']} {bytes_text(point['bytes'])}: {significant(point['busbw'], 4)} GB/s")

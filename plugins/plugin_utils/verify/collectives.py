@@ -17,6 +17,7 @@ from dataclasses import asdict
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands import (
     BandSet,
     Reading,
@@ -146,7 +147,7 @@ def _faults(name: str, faults: t.Sequence[Plain]) -> Result:
 def _bandwidth(name: str, places: tuple[Place, ...], run: Plain, reading: Reading) -> Result:
     subject = f"{name} {run['operation']} {bytes_text(run['bytes'])}"
     figures = {key: run[key] for key in ("operation", "bytes", "busbw", "algbw", "time_us") if run.get(key) is not None}
-    figure = f"{run['busbw']:.4g} GB/s"
+    figure = f"{significant(run['busbw'], 4)} GB/s"
     band = reading.band
     if band is None:
         return Result(subject, "unknown", places, f"{figure}: {reading.message}.", figures=figures)

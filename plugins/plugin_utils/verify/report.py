@@ -14,6 +14,7 @@ import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import (
     collectives,
     links,
@@ -166,7 +167,11 @@ def _summary(step: Step) -> str:
         r.figures["gbps"] for r in step.results if "gbps" in r.figures and r.figures.get("program") == "ib_write_bw"
     ]
     usec = [r.figures["usec"] for r in step.results if "usec" in r.figures and "program" in r.figures]
-    busbw = [f"{r.figures['operation']} {r.figures['busbw']:.4g} GB/s" for r in step.results if "busbw" in r.figures]
+    busbw = [
+        f"{r.figures['operation']} {significant(r.figures['busbw'], 4)} GB/s"
+        for r in step.results
+        if "busbw" in r.figures
+    ]
     speed = [r.figures["tokens_per_s"] for r in step.results if "tokens_per_s" in r.figures]
     if gbps:
         text += f"; write {_range(gbps)} Gb/s"
@@ -184,7 +189,7 @@ def _summary(step: Step) -> str:
 
 def _range(values: t.Sequence[float]) -> str:
     low, high = min(values), max(values)
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    return significant(low, 4) if low == high else f"{significant(low, 4)} to {significant(high, 4)}"
 
 
 def reasons(steps: t.Sequence[Step], required: bool = True) -> list[tuple[str, int]]:
@@ -300,5 +305,5 @@ def _mark(results: t.Sequence[Result]) -> str:
 def _figure(results: t.Sequence[Result], name: str, worst: t.Callable[[t.Iterable[float]], float]) -> str:
     values = [result.figures[name] for result in results if name in result.figures]
     if any(result.status == "fail" for result in results):
-        return "FAIL" + (f" {worst(values):.4g}" if values else "")
-    return f"{worst(values):.4g}" if values else "-"
+        return f"FAIL {significant(worst(values), 4)}" if values else "FAIL"
+    return significant(worst(values), 4) if values else "-"

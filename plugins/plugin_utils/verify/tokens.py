@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.collectives import given
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.port_counters import Carried, carried, ports_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain, Result
@@ -52,7 +53,9 @@ def _together(asked: Plain | None) -> list[Result]:
         figures = {key: value for key, value in level["figures"].items() if value is not None}
         subject = f"tokens {level['n']} at once"
         if level["verdict"] == "good":
-            message = f"{figures['ok']} good answers, {figures.get('wall_tokens_per_s', 0):.3g} tokens/s in all"
+            message = (
+                f"{figures['ok']} good answers, {significant(figures.get('wall_tokens_per_s', 0))} tokens/s in all"
+            )
             found.append(Result(subject, "pass", (), message, figures=figures))
         else:
             cause = f"tokens.{level['verdict']}"
@@ -65,8 +68,8 @@ def _group(evidence: Evidence, group: Plain) -> Result:
     ends = tuple(Place(host) for host in group.get("hosts") or ())
     figures = {key: group[key] for key in _FIGURES if group.get(key) is not None}
     if group["status"] == "ok":
-        speed = f"{group['tokens_per_s']:.3g} tokens/s" if group.get("tokens_per_s") else "speed unknown"
-        first = f", first after {group['ttft_s']:.3g} s" if group.get("ttft_s") is not None else ""
+        speed = f"{significant(group['tokens_per_s'])} tokens/s" if group.get("tokens_per_s") else "speed unknown"
+        first = f", first after {significant(group['ttft_s'])} s" if group.get("ttft_s") is not None else ""
         return Result(subject, "pass", ends, f"{speed}{first}", figures=figures)
     return Result(
         subject, "fail", ends, group["message"], group["cause"], None, group.get("remedy", ""), figures=figures

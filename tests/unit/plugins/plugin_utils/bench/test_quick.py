@@ -79,3 +79,9 @@ def test_users_have_enough_up_to_the_first_level_that_has_not() -> None:
 def test_one_user_who_gets_too_little_is_told_so_once() -> None:
     said = answer([result(1, 5, 5), result(4, 5, 19)], {}, MARKS)
     assert said[1] == "That is less than a reader's 10 tokens/s."
+
+
+def test_thousands_of_tokens_are_no_power_of_ten() -> None:
+    said = " ".join(answer([result(1, 40, 38), result(64, 22, 1364), result(128, 11, 1100)], {}, MARKS))
+    assert "It peaks with 64 users, 1360 tokens/s in all; with 128 users it falls to 1100." in said
+    assert "1360 in all with their waits" in said
