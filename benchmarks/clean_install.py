@@ -1,8 +1,9 @@
 """README on systems that have nothing yet: its lines of "Install", then its questions that need no Spark, as pasted, each timed.
 
 The systems are root file systems of Debian's own packages (mmdebstrap), and, since Ubuntu's are not reached from here, a new user of
-this machine with the Python of Ubuntu 24.04 (pyenv); he types guide_airgapped's pip commands, too. The collection is the archive of this very commit (tools/release.py), in place of
-README's address; kubernetes.core comes from PyPI's package `ansible`, since Galaxy is not asked. As root, from the repository's root:
+this machine with the Python of Ubuntu 24.04 (pyenv); he types guide_airgapped's pip commands, too. The collection is the archive of this
+very commit (tools/release.py), in place of README's address; kubernetes.core comes from PyPI's package `ansible`, since Galaxy is not
+asked. As root, from the repository's root:
 
     python benchmarks/clean_install.py FOLDER [WORD]
 

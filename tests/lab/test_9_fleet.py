@@ -1,7 +1,7 @@
 """Changes to a fleet, as guide_fleet and guide_topologies print them: from a running state to a verified one, and what stays up meanwhile.
 
-Each test starts where the last one ended. The lab's third node is the guide's spark5. Two Sparks that take no part in a change keep ping and RDMA running between
-them over a VF: what they lose, a model would lose.
+Each test starts where the last one ended. The lab's third node is the guide's spark5. Two Sparks that take no part in a change keep
+ping and RDMA running between them over a VF: what they lose, a model would lose.
 """
 
 from __future__ import annotations
