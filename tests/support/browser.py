@@ -3,7 +3,7 @@
     problems = measured({"report": page}, widths=(390, 1440))
 
 Each page lies in a frame of that width, which has its own colour scheme. Its Content-Security-Policy forbids scripts, so a script beside
-the frame looks into it.
+the frame looks into it. `ours`: also what only our own pages promise (a figure beside its unit, no column without a figure, ...).
 """
 
 from __future__ import annotations
@@ -46,6 +46,46 @@ const contrast = (view, holder) => {
   }
   return null;
 };
+const UNIT = /\\d (?:[KMGT]i?B|[GM]b\\/s|[KMG]i?B\\/s|tokens\\/s|tok\\/s|s|ms|µs|us|%|W|min|h)(?![\\p{L}\\p{N}])/gu;
+const ground = (view, node) => {
+  for (; node; node = node.parentElement) {
+    const behind = parsed(view.getComputedStyle(node).backgroundColor);
+    if (behind.alpha > 0) return behind.rgb.join();
+  }
+  return '255,255,255';
+};
+const ours = (doc, view, said) => {
+  const walk = doc.createTreeWalker(doc.body, NodeFilter.SHOW_TEXT), range = doc.createRange();
+  while (walk.nextNode()) {
+    const node = walk.currentNode;
+    for (const figure of node.data.matchAll(UNIT)) {
+      range.setStart(node, figure.index); range.setEnd(node, figure.index + figure[0].length);
+      const tops = [...range.getClientRects()].filter((each) => each.width > 0).map((each) => Math.round(each.top));
+      if (new Set(tops).size > 1) said.add(`parted: ${node.data.slice(Math.max(0, figure.index - 6), figure.index + figure[0].length)}`);
+    }
+  }
+  // What hides the shade at a frame's edge has the colour of its ground, or it is a patch itself.
+  doc.querySelectorAll('*').forEach((each) => {
+    const style = view.getComputedStyle(each);
+    if (style.overflowX !== 'auto' || !style.backgroundImage.includes('gradient') || !each.getClientRects().length) return;
+    const cover = parsed(style.backgroundImage.match(/rgba?\\([^)]*\\)/)[0]).rgb.join();
+    if (cover !== ground(view, each)) said.add(`patch: ${cover} on ${ground(view, each)}`);
+  });
+  doc.querySelectorAll('code').forEach((each) => {
+    range.selectNodeContents(each);
+    const [text, box] = [range.getBoundingClientRect(), each.getBoundingClientRect()];
+    if (box.width > text.width + 40 && view.getComputedStyle(each).display !== 'inline') said.add(`stretched: ${each.textContent.slice(0, 40)}`);
+  });
+  doc.querySelectorAll('table').forEach((table) => {
+    const rows = [...table.querySelectorAll('tbody tr')].map((row) => [...row.children]);
+    const names = rows.map((row) => row[0].textContent.trim());
+    [...table.querySelectorAll('thead th')].forEach((head) => {
+      const title = head.textContent.trim(), at = head.cellIndex;
+      if (names.includes(title) || !table.getClientRects().length) return;  // of a host by itself: nothing was run is a result
+      if (rows.length && rows.every((row) => ['', '-', '\u2013'].includes(row[at].textContent.trim()))) said.add(`empty column: ${title}`);
+    });
+  });
+};
 const look = (frame) => {
   const doc = frame.contentDocument, view = frame.contentWindow, wide = doc.documentElement.clientWidth, said = new Set();
   doc.querySelectorAll('details').forEach((each) => { each.open = true; });
@@ -74,6 +114,7 @@ const look = (frame) => {
       if (boxes.some((each) => each.right > wide + 1) && !framed(holder)) said.add(`too wide: ${word[0]}`);
     }
   }
+  if (OURS) ours(doc, view, said);
   found[frame.title] = [...said];
 };
 window.addEventListener('load', () => {
@@ -107,15 +148,22 @@ def _started(folder: pathlib.Path, text: str, *words: str) -> str:
     return run(folder, *words, (folder / "all.html").resolve().as_uri())
 
 
-def measured(folder: pathlib.Path, pages: t.Mapping[str, str], widths: t.Sequence[int]) -> dict[str, list[str]]:
-    """Return the problems of each page at each width, in light and in dark."""
+def measured(
+    folder: pathlib.Path, pages: t.Mapping[str, str], widths: t.Sequence[int], *, ours: bool = False
+) -> dict[str, list[str]]:
+    """Return the problems of each page at each width, in light and in dark. ours: pages of this collection promise more."""
     frames = [
         _frame(name, page, width, scheme, 3000)
         for name, page in pages.items()
         for width in widths
         for scheme in ("light", "dark")
     ]
-    dom = _started(folder, "".join(frames) + f"<script>{LOOK}</script>", "--window-size=1600,3000", "--dump-dom")
+    dom = _started(
+        folder,
+        "".join(frames) + f"<script>const OURS = {str(ours).lower()};{LOOK}</script>",
+        "--window-size=1600,3000",
+        "--dump-dom",
+    )
     told = re.search(r'<pre id="told">(.*?)</pre>', dom, re.DOTALL)
     assert told, dom[-500:]
     made: dict[str, list[str]] = json.loads(html.unescape(told[1]))

@@ -36,6 +36,7 @@ def page(report: t.Any) -> str:
 
 def _content(report: Plain) -> dict[str, t.Any]:
     verdict, crosscheck = form.verdict(report), report["crosscheck"]
+    beside = crosscheck["levels"] if crosscheck else []
     return {
         "report": report,
         "verdict": verdict,
@@ -44,14 +45,15 @@ def _content(report: Plain) -> dict[str, t.Any]:
         "date": report["started"],
         "facts": _facts(report),
         "problems": form.problems(report),
-        "columns": form.columns(report),
         "power": form.power(report),
         "workloads": [
             {
                 "name": workload["name"],
                 "notes": form.notes(workload),
                 "charts": _charts(workload["levels"]),
-                "rows": [form.row(level, form.has_energy(report)) for level in workload["levels"]],
+                "table": frame.filled(
+                    form.columns(report), [form.row(level, form.has_energy(report)) for level in workload["levels"]]
+                ),
                 "signs": [
                     (level["n"], sign)
                     for level in workload["levels"]
@@ -62,10 +64,10 @@ def _content(report: Plain) -> dict[str, t.Any]:
             for workload in report["workloads"]
         ],
         "crosscheck": crosscheck,
-        "beside_columns": form.DEEP
-        if crosscheck and any("depth" in each for each in crosscheck["levels"])
-        else form.BESIDE,
-        "beside": [form.beside(level) for level in crosscheck["levels"]] if crosscheck else [],
+        "beside": frame.filled(
+            form.DEEP if any("depth" in each for each in beside) else form.BESIDE,
+            [form.beside(each) for each in beside],
+        ),
     }
 
 

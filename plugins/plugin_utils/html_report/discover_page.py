@@ -32,6 +32,7 @@ def page(view: Plain) -> str:
             "serious": [finding for finding in view["findings"] if finding["severity"] != "info"],
             "notes": [finding for finding in view["findings"] if finding["severity"] == "info"],
             "words": _WORDS,
+            "joined": any(function["segment"] for host in view["hosts"] for function in host["functions"]),
             "networks": _networks(view["settings"]) if view["settings"] else [],
             "fabric": frame.markup(picture(drawn)) if any(host["functions"] for host in view["hosts"]) else None,
         }

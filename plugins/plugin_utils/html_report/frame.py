@@ -25,6 +25,14 @@ else:
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 
+# A figure and its unit, or a command, which is to be copied as it is.
+_FIGURE = re.compile(
+    r"(?P<command><code>.*?</code>)"
+    r"|(?P<figure>\d) (?P<unit>(?:[KMGT]i?B|[GM]b/s|[KMG]i?B/s|tok(?:ens)?/s|s|ms|\u00b5s|us|%|W|min|h)(?!\w))",
+    re.DOTALL,
+)
+_NOTHING = ("", "-", "\u2013")
+
 
 @functools.lru_cache(maxsize=16)
 def _environment(filters: tuple[tuple[str, t.Callable[..., t.Any]], ...]) -> t.Any:
@@ -35,6 +43,7 @@ def _environment(filters: tuple[tuple[str, t.Callable[..., t.Any]], ...]) -> t.A
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=together,
     )
     made.filters |= {"commands": commands, "slashes": slashes, **dict(filters)}
     return made
@@ -43,6 +52,20 @@ def _environment(filters: tuple[tuple[str, t.Callable[..., t.Any]], ...]) -> t.A
 def markup(text: str) -> t.Any:
     """Mark text as HTML, such as a drawing of svg.py."""
     return markupsafe.Markup(text)
+
+
+def together(value: t.Any) -> t.Any:
+    """Keep a text's figures on one line with their units; commands, and anything but text, are left as they are."""
+    if not isinstance(value, str):
+        return value
+    made = _FIGURE.sub(lambda found: found["command"] or f"{found['figure']}\xa0{found['unit']}", value)
+    return markup(made) if isinstance(value, markupsafe.Markup) else made
+
+
+def filled(heads: t.Sequence[str], rows: t.Sequence[t.Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return a table without the columns in which no row has anything; the first, which names the rows, stays."""
+    kept = [at for at in range(len(heads)) if not at or any(row[at] not in _NOTHING for row in rows)]
+    return [heads[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def slashes(words: str) -> t.Any:

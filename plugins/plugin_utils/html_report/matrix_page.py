@@ -27,6 +27,11 @@ def page(made: t.Any) -> str:
     with frame.reading("this is not a matrix's result, or it is damaged: {!r}."):
         cases = made["cases"]
         best = standing_out(cases)
+
+        def first_token(case: Plain) -> float | None:
+            level = case["levels"].get(made["levels"][0]) if made["levels"] else None
+            return level.get("ttft_s") if level else None
+
         content = {
             "results": made,
             "heading": made["title"],
@@ -40,6 +45,9 @@ def page(made: t.Any) -> str:
             "failed": [case for case in cases if case["outcome"] not in ("good", "open", "requests_failed")],
             "words": report.WORDS,
             "cell": report.cell,
+            "first_token": first_token,
+            "has_ttft": any(first_token(case) is not None for case in cases),
+            "has_accept": any(case["accept_len"] is not None for case in cases),
             "figure": report.figure,
             "best": [next(case for case in cases if case["id"] == name) for name in best],
             "charts": _charts(cases, best),

@@ -83,7 +83,9 @@ def test_a_node_that_is_not_read_costs_the_figure_and_is_named(spark2: energy.Re
     jsonschema.Draft202012Validator(SCHEMA).validate(made)
     assert level(made)["energy"] is None
     assert made["power"]["problem"].startswith(f"chat, 1 at once: {why}")
-    assert f"Tokens per joule: not known. {made['power']['problem']}." in html.page(made).replace("&#39;", "'")
+    assert f"Tokens per joule: not known. {made['power']['problem']}." in html.page(made).replace("&#39;", "'").replace(
+        "\xa0", " "
+    )
 
 
 def test_a_reason_that_all_levels_have_is_said_once() -> None:

@@ -39,11 +39,36 @@ def test_a_page_with_each_fault_is_caught(tmp_path: pathlib.Path) -> None:
     assert {name.split()[0] for name, problems in found.items() if problems} == {"broken", "wide", "small", "pale"}
 
 
+def test_what_only_our_pages_promise_is_caught(tmp_path: pathlib.Path) -> None:
+    shade = "overflow-x:auto;background:linear-gradient(to right,#fff 40%,transparent)"
+    table = "<table><thead><tr><th>case</th><th>TTFT</th></tr></thead><tbody><tr><th>{}</th><td>\u2013</td></tr></tbody></table>"
+    pages = {
+        "parted": "<p style='width:3em'>link: 200 Gb/s</p>",
+        "together": "<p style='width:3em'>link: 200\xa0Gb/s</p>",
+        "patch": f"<body style='background:#eee'><div style='{shade}'>table</div>",
+        "shade": f"<body style='background:#fff'><div style='{shade}'>table</div>",
+        "stretched": "<p style='display:grid'><code>link.down</code></p>",
+        "inline": "<p>link <code>link.down</code></p>",
+        "column": table.format("one"),
+        "unseen": table.format("TTFT"),
+    }
+    found = browser.measured(tmp_path, pages, (390,), ours=True)
+    kinds = {name.split()[0]: [each.partition(":")[0] for each in problems] for name, problems in found.items()}
+    assert {name: problems for name, problems in kinds.items() if problems} == {
+        "parted": ["parted"],
+        "patch": ["patch"],
+        "stretched": ["stretched"],
+        "column": ["empty column"],
+    }
+
+
 def test_reports_can_be_read_at_both_widths(tmp_path: pathlib.Path) -> None:
-    found = browser.measured(tmp_path, {name: page(report) for name, report in samples().items()}, (390, 1440))
+    found = browser.measured(
+        tmp_path, {name: page(report) for name, report in samples().items()}, (390, 1440), ours=True
+    )
     assert unreadable(found) == {}
 
 
 def test_all_other_pages_can_be_read_at_both_widths(tmp_path: pathlib.Path) -> None:
-    found = browser.measured(tmp_path, pages(), (390, 1440))
+    found = browser.measured(tmp_path, pages(), (390, 1440), ours=True)
     assert unreadable(found) == {}

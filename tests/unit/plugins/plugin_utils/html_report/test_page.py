@@ -16,6 +16,7 @@ from ansible_collections.dgxspark.cluster.plugins.filter import report_html
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.fabric import settings
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.page import matrices, open_reasons, page
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.picture import picture
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.plot import groups, plot
@@ -59,6 +60,13 @@ class Reader(html.parser.HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self.open or self.open[-1] not in ("style", "script"):
             self.text += data
+
+
+def test_a_figure_stays_with_its_unit_and_a_command_as_it_is_typed() -> None:
+    told = frame.commands("At most 16 GiB; `sleep 5 s` waits 5 s <b>")
+    assert frame.together(told) == "At most 16\xa0GiB; <code>sleep 5 s</code> waits 5\xa0s &lt;b&gt;"
+    assert isinstance(frame.together(told), type(told)), "it is not escaped twice"
+    assert frame.together("4 stacks, 4 s") == "4 stacks, 4\xa0s"
 
 
 def words(text: str) -> str:

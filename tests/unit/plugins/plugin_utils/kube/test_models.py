@@ -207,8 +207,9 @@ def test_what_a_loading_instance_asks_beyond_what_is_free_is_said_and_drawn() ->
     short = picture(seen(everywhere(25.0)), two(loading=["second"]), nodes())
     held = short.sparks[0].shares["second"] or 0.0
     said = f"which asks for {held - 25:.1f} GiB more than is free"
-    text, page = "\n".join(models_text.lines(short)), models_page.page(short)
+    text, page = "\n".join(models_text.lines(short)), models_page.page(short).replace("\xa0", " ")
     assert said in text and said in page and 'class="beyond"' in page
     enough = picture(seen(everywhere(held + 1.0)), two(loading=["second"]), nodes())
-    assert "more than is free" not in "\n".join(models_text.lines(enough)) + models_page.page(enough)
-    assert 'class="beyond"' not in models_page.page(enough) and "room for another 1.0 GiB" in models_page.page(enough)
+    text, page = "\n".join(models_text.lines(enough)), models_page.page(enough).replace("\xa0", " ")
+    assert "more than is free" not in text + page
+    assert 'class="beyond"' not in page and "room for another 1.0 GiB" in page
