@@ -27,6 +27,7 @@ def page(made: t.Any) -> str:
     with frame.reading("this is not a matrix's result, or it is damaged: {!r}."):
         cases = made["cases"]
         best = standing_out(cases)
+        failed = [case for case in cases if case["outcome"] not in ("good", "open", "requests_failed")]
 
         def first_token(case: Plain) -> float | None:
             level = case["levels"].get(made["levels"][0]) if made["levels"] else None
@@ -42,7 +43,11 @@ def page(made: t.Any) -> str:
             "orders": _orders(made),
             "workload": next((case["workload"] for case in cases if case["workload"]), ""),
             "others": report.workloads_after(cases),
-            "failed": [case for case in cases if case["outcome"] not in ("good", "open", "requests_failed")],
+            "failed": [case for case in failed if _has_evidence(case)],
+            "without_line": {
+                outcome: [case["name"] for case in failed if case["outcome"] == outcome and not _has_evidence(case)]
+                for outcome in dict.fromkeys(case["outcome"] for case in failed if not _has_evidence(case))
+            },
             "words": report.WORDS,
             "cell": report.cell,
             "first_token": first_token,
@@ -57,6 +62,10 @@ def page(made: t.Any) -> str:
             "stroke": any(charts.measured(case) for case in cases),
         }
         return frame.render("matrix.html.j2", content, {})
+
+
+def _has_evidence(case: Plain) -> bool:
+    return bool(case["line"] or case["message"] or case["cause"])
 
 
 def standing_out(cases: t.Sequence[Plain]) -> list[str]:

@@ -44,7 +44,9 @@ def winner_lines(results: Plain) -> list[str]:
         names = {value["name"] for value in won.values()}
         for which, value in won.items():
             by = f" by {which} ({SUM_WORDS[which]})" if len(names) > 1 else f" ({which})" if len(won) == 1 else ""
-            margin = f", {100 * value['margin']:.1f} % before {value['second']}" if value["margin"] is not None else ""
+            margin = (
+                f", {100 * value['margin']:.1f} % ahead of {value['second']}" if value["margin"] is not None else ""
+            )
             lines.append(f"{shape} ({SHAPE_WORDS[shape]}): {value['name']}, {value['value']:.1f} tokens/s{by}{margin}.")
             if len(names) == 1:
                 break
@@ -132,7 +134,10 @@ def _escape(text: str) -> str:
 
 def counted(results: Plain) -> str:
     """Return the number of cases per outcome, in words."""
-    return ", ".join(f"{count} {WORDS[outcome]}" for outcome, count in results["counts"].items())
+    return ", ".join(
+        f"{count} {WORDS[outcome]}{'es' if count != 1 and WORDS[outcome].endswith('crash') else ''}"
+        for outcome, count in results["counts"].items()
+    )
 
 
 def table(results: Plain, ended: Plain, paths: t.Mapping[str, str]) -> list[str]:

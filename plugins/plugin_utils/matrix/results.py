@@ -174,6 +174,12 @@ def _name_of(
     return (best[0], best[1]) if best else (str(row.get("case") or row["id"]), {})
 
 
+def _told(status: str) -> str:
+    """Return what a published status tells beyond the outcome, without marks of footnotes that are not here."""
+    words = re.sub("[\u2020\u2021\u2705\u274c\u26a0\ufe0f]", "", status).strip()
+    return "" if re.fullmatch(r"FAIL|[a-z]+_(?:crash|restart)", words) else words
+
+
 def _of_row(row: Plain, name: str, labels: dict[str, str]) -> Plain:
     status = next((cls for word, cls in _OF_STATUS.items() if word in row.get("status", "")), "crash")
     made = _case(name, labels, status if row["verdict"] == "crash" else _OF_VERDICT[row["verdict"]])
@@ -181,7 +187,7 @@ def _of_row(row: Plain, name: str, labels: dict[str, str]) -> Plain:
     made |= {
         "id": row["id"],
         "message": row.get("note", ""),
-        "line": "" if row["verdict"] == "stable" else row.get("status", ""),
+        "line": "" if row["verdict"] == "stable" else _told(row.get("status", "")),
     }
     made |= {key: measured.get(key) for key in ("accept_len", "accept_rate")}
     made["depth"] = settings.get("speculative_num_draft_tokens")

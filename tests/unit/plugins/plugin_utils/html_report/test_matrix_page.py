@@ -56,6 +56,19 @@ def test_a_seeds_table_is_a_page_of_itself(name: str) -> None:
     assert all(line in log.replace("\\", "") for line in report.winner_lines(made))
 
 
+def test_a_log_that_says_no_more_than_the_outcome_is_no_line_of_it() -> None:
+    made = results.of_rows(cases.load("000-glm-4.7"))
+    lines = {case["line"] for case in made["cases"] if case["outcome"] != "good"}
+    assert lines == {""}, "startup_crash, worker_restart and bench_crash are the outcome again"
+    assert report.counted(made) == "20 good, 13 start-up crashes, 3 worker restarted, 2 crashes"
+    page = matrix_page.page(made)
+    assert page.count("its log has no line of it") == 3, "once for each outcome"
+    assert "startup_crash" not in page and "bench_crash" not in page
+    said = results.of_rows(cases.load("000-qwen3.5-397b-ep4"))
+    assert any("garbage @ n=8" in case["line"] for case in said["cases"]), "what tells more stays"
+    assert not any(mark in case["line"] for case in said["cases"] for mark in "\u274c\u2020\u2021")
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "winner"),
     [
