@@ -124,7 +124,7 @@ def _took(seconds: int) -> str:
 
 
 def open_reasons(report: Plain) -> list[dict[str, t.Any]]:
-    """Return what was not run or proves nothing, by step and reason, with its count; required results come first.
+    """Return what was not run or proves nothing: each reason once, with its steps and its count; required results come first.
 
     `rest` is false for the first few reasons of a step; the page hides the others at first.
     """
@@ -139,12 +139,16 @@ def open_reasons(report: Plain) -> list[dict[str, t.Any]]:
     order = {step["id"]: number for number, step in enumerate(report["steps"])}
     found = sorted(counted.items(), key=lambda item: (not item[0][0], order[item[0][1]], -item[1]))
     told: Counter[str] = Counter()
-    reasons = []
+    reasons: dict[tuple[bool, str, str], dict[str, t.Any]] = {}
     for (needed, step, status, message), count in found:
-        told[step] += 1
-        reason = {"needed": needed, "step": step, "status": status, "message": message, "count": count}
-        reasons.append(reason | {"rest": told[step] > _TOLD})
-    return reasons
+        key = needed, status, message
+        if key not in reasons:
+            told[step] += 1
+            reasons[key] = {"needed": needed, "steps": [], "status": status, "message": message, "count": 0}
+            reasons[key]["rest"] = told[step] > _TOLD
+        reasons[key]["steps"].append(step)
+        reasons[key]["count"] += count
+    return list(reasons.values())
 
 
 def matrices(report: Plain) -> list[dict[str, t.Any]]:

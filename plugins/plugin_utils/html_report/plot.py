@@ -106,7 +106,7 @@ def _axes(root: svg.Element, frame: _Frame) -> None:
     for power in range(frame.low, frame.high + 1, step):
         x = frame.x(2**power)
         svg.tick(root, x, floor, _short(2**power), "start" if x - left < 1 else "middle")
-    svg.text(root, right, floor + 29, "message size", "note", text_anchor="end")
+    svg.text(root, right, floor + 29, "message size in bytes", "note", text_anchor="end")
     svg.text(root, left, floor + 29, "up: bus bandwidth in GB/s", "note")
 
 

@@ -13,7 +13,6 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
 
 Certainty = t.Literal["suspected", "confirmed", "ruled out"]
 
@@ -111,7 +110,7 @@ def read(busbw: float, size: int, bands: BandSet | None, signs: t.Collection[str
         return Reading("unknown", f"messages below {bytes_text(bands.min_bytes)} are not judged by bandwidth")
     band = bands.find(busbw)
     if band is None:
-        return Reading("unknown", f"{significant(busbw, 4)} GB/s is in no known band")
+        return Reading("unknown", "that is in no known band")
     if band.verdict == "pass":
         return Reading("pass", band.message, band)
     return Reading(band.verdict, band.message, band, certainty(band, signs))

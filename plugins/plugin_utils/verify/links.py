@@ -72,8 +72,12 @@ def _addresses_of_others(name: str, host: PlannedHost, node: Node, owners: t.Map
 def _shown(netdev: Netdev | None) -> str:
     if netdev is None:
         return ""
-    speed = f", {netdev.speed_mbps} Mb/s" if netdev.speed_mbps else ""
+    speed = f", {_gbps(netdev.speed_mbps)}" if netdev.speed_mbps else ""
     return f"{netdev.name} {netdev.operstate or ''}, MTU {netdev.mtu}{speed}"
+
+
+def _gbps(mbps: float) -> str:
+    return f"{mbps / 1000:g} Gb/s"
 
 
 def _passed(place: Place, message: str, figures: dict[str, t.Any] | None = None) -> Result:
@@ -119,10 +123,13 @@ def _function(
     least = evidence.thresholds["link"]["min_speed_mbps"]
     if netdev.speed_mbps is None and not down:
         yield Result(
-            str(place), "not run", (place,), f"{netdev.name} reports no link speed; at least {least} Mb/s is required."
+            str(place),
+            "not run",
+            (place,),
+            f"{netdev.name} reports no link speed; at least {_gbps(least)} is required.",
         )
     elif netdev.speed_mbps is not None and netdev.speed_mbps < least:
-        message = f"{netdev.name} runs at {netdev.speed_mbps} Mb/s; at least {least} Mb/s is required."
+        message = f"{netdev.name} runs at {_gbps(netdev.speed_mbps)}; at least {_gbps(least)} is required."
         yield _failed(place, "link.speed", message, "Check the cable's type and the switch port's speed and FEC.")
     if netdev.mtu is not None and netdev.mtu < planned.mtu:
         message = f"the MTU of {netdev.name} is {netdev.mtu}; the plan says {planned.mtu}."

@@ -69,6 +69,21 @@ def test_a_figure_stays_with_its_unit_and_a_command_as_it_is_typed() -> None:
     assert frame.together("4 stacks, 4 s") == "4 stacks, 4\xa0s"
 
 
+def test_what_the_verdict_rests_on_stands_first() -> None:
+    incomplete, failed = page(SAMPLES["incomplete"]), page(SAMPLES["failed"])
+    assert incomplete.index('id="open"') < incomplete.index('id="warnings"') < incomplete.index('id="steps"')
+    assert failed.index('id="causes"') < failed.index('id="steps"') < failed.index('id="open"')
+
+
+def test_what_passed_is_folded_where_something_did_not() -> None:
+    def step(name: str) -> str:
+        return page(SAMPLES[name]).partition('<details id="step-link"')[2].partition("<details id=")[0]
+
+    shown, _fold, folded = step("failed").partition("<summary>39 passed</summary>")
+    assert shown.startswith(" open") and shown.count("<li") == 1 and folded.count("<li") == 39
+    assert "<details" not in step("passed") and step("passed").count("<li") == 40
+
+
 def words(text: str) -> str:
     return " ".join(text.replace("`", "").split())
 
@@ -182,7 +197,12 @@ def test_what_is_required_comes_first_among_what_was_not_shown() -> None:
     reasons = open_reasons(SAMPLES["incomplete"])
     needed = [reason["needed"] for reason in reasons]
     assert needed == sorted(needed, reverse=True)
-    assert {reason["step"] for reason in open_reasons(SAMPLES["fabric"])} == {"nccl", "pod", "tokens", "wire"}
+    (left,) = open_reasons(SAMPLES["fabric"])
+    assert left["steps"] == ["nccl", "pod", "tokens", "wire"], "a reason of several steps is said once"
+    (silent,) = [reason for reason in reasons if reason["message"].startswith("spark3 was not seen")]
+    assert silent["steps"] == ["link", "mtu", "arp", "gid", "rdma"]
+    counted = [each for step in SAMPLES["incomplete"]["steps"] for each in step["results"]]
+    assert silent["count"] == sum(each["message"] == silent["message"] for each in counted)
     assert not any(reason["needed"] for reason in open_reasons(SAMPLES["fabric"]))
 
 

@@ -119,7 +119,7 @@ def test_between_the_bands_nothing_is_proven() -> None:
     report = judge(Cluster(4), **ALL | {"nccl": nccl(6.0)})
     assert report["verdict"] == "incomplete"
     assert statuses(report, beyond=True)["nccl"] == "unknown"
-    assert "6 GB/s is in no known band" in report["headline"]
+    assert ": 6 GB/s: that is in no known band" in report["headline"]
 
 
 def test_a_warning_passes_and_is_told() -> None:

@@ -66,7 +66,7 @@ def test_a_link_that_is_down_explains_all_that_fails_of_its_function() -> None:
     [
         ({"carrier": False, "operstate": "down"}, "link.down", "state down, no carrier"),
         ({"operstate": "down", "carrier": None}, "link.down", "state down"),
-        ({"speed_mbps": 100000}, "link.speed", "100000 Mb/s; at least 200000"),
+        ({"speed_mbps": 100000}, "link.speed", "100 Gb/s; at least 200 Gb/s"),
         ({"mtu": 1500}, "link.mtu", "1500; the plan says 9000"),
     ],
 )
