@@ -29,6 +29,7 @@ from ansible import constants as C
 from ansible.plugins.callback.default import CallbackModule as Default
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.answer import Told, ended, seconds
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.terminal import outlive
 
 WAIT = (15.0, 60.0)  # seconds until a step that runs is named, and from then on
 
@@ -42,6 +43,7 @@ class CallbackModule(Default):  # type: ignore[misc,unused-ignore]
 
     def __init__(self) -> None:
         super().__init__()
+        outlive()
         self.told, self.started = Told(), time.monotonic()
         self.timer: threading.Timer | None = None
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -51,6 +52,48 @@ def say(text: str) -> None:
     `debug` would quote and wrap it.
     """
     _display.display(lines(text), stderr=for_program())
+
+
+class _Lasting:
+    """A stream whose loss ends no run: its reader may go away (`| head`, `q` in a pager), or its disk may be full."""
+
+    def __init__(self, stream: t.TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError as exc:
+            self._lost(exc)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as exc:
+            self._lost(exc)
+
+    def _lost(self, why: OSError) -> None:
+        # What is left in the stream's buffer must go somewhere, or Python fails with it at the end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        if why.errno != errno.EPIPE and self._stream is not sys.stderr:
+            print(f"The output could not be written ({why.strerror}); the run goes on.", file=sys.stderr)
+
+
+def outlive() -> None:
+    """Let a run go on when nobody reads its output any more.
+
+    ansible-core reads its tasks' results in a thread that such a write would end, and then waits for it for ever.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Lasting):
+            setattr(sys, name, _Lasting(stream))
 
 
 class Progress:

@@ -113,3 +113,37 @@ def test_what_cannot_be_read_is_one_clear_error(
     code, output = run(*arguments)
     assert code != 0
     assert needle in output
+
+
+@pytest.mark.older_core
+@pytest.mark.parametrize("gone", ["pipe", "disk"])
+def test_a_run_whose_output_nobody_takes_ends_as_it_would(tmp_path: pathlib.Path, gone: str) -> None:
+    """`| head`, `q` in a pager, a full disk: ansible-core's thread that reads results ends with the write, and the run waited for ever."""
+    collection = tmp_path / "collections" / "ansible_collections" / "dgxspark"
+    collection.mkdir(parents=True)
+    (collection / "cluster").symlink_to(ROOT)
+    (tmp_path / "rank0.log").write_text(f"{KILLED}\n", encoding="utf-8")
+    read, write = os.pipe()
+    os.close(read)
+    out = write if gone == "pipe" else os.open("/dev/full", os.O_WRONLY)
+    done = subprocess.run(
+        [str(PROGRAM), str(ROOT / "playbooks" / "explain.yml"), "-e", "log=rank0.log", "-e", "dgxspark_report_file=o.json"],
+        cwd=tmp_path,
+        check=False,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        env={
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+            "ANSIBLE_STDOUT_CALLBACK": "dgxspark.cluster.answer",
+            "ANSIBLE_LOCALHOST_WARNING": "no",
+            "ANSIBLE_INVENTORY_UNPARSED_WARNING": "no",
+            "PYTHONUNBUFFERED": "1",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))["findings"]
+    full = "The output could not be written (No space left on device); the run goes on.\n"
+    assert done.stderr == (full if gone == "disk" else "")
