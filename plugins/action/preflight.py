@@ -22,6 +22,10 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit i
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import modes
 
 _SHOWN = 10
+_INSTEAD = {
+    "sparks": "the number of your Sparks, such as -e sparks=2",
+    "dgxspark_bench_url": "a server, -e dgxspark_bench_url=http://ADDRESS:PORT/v1",
+}
 
 
 class ActionModule(ControllerAction):
@@ -49,8 +53,18 @@ class ActionModule(ControllerAction):
             raise CollectionError(" ".join([*errors[:_SHOWN], *more]))
         if not self.variable("guard_no_node", False):
             sources = context.CLIARGS.get("inventory") or ()
-            all_hosts(self.variable("groups", {}), sources=sources, addresses=self.variable("guard_any_host", False))
+            all_hosts(
+                self.variable("groups", {}),
+                sources=sources,
+                addresses=self.variable("guard_any_host", False),
+                instead=self._instead(),
+            )
         return {"warnings": [str(each) for each in found]} if found else {}
+
+    def _instead(self) -> str:
+        """Return the option with which this playbook needs no inventory, or ""."""
+        condition = str(self.task_vars.get("guard_no_node", ""))  # as the playbook wrote it
+        return next((option for name, option in _INSTEAD.items() if f"{name} is defined" in condition), "")
 
     def _values(self) -> list[Finding]:
         """Return what is wrong with the playbooks' own variables, wherever they are set."""

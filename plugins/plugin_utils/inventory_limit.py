@@ -36,6 +36,7 @@ def _command(names: t.Sequence[str]) -> str:
     return f"-l '~^{stem}{numbers}$'"
 
 
+_EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "inventories"
 _DEFAULT = "/etc/ansible/hosts"  # what Ansible takes where no inventory is given
 
 
@@ -45,32 +46,40 @@ def all_hosts(
     needed: bool = True,
     sources: t.Sequence[str] = (),
     addresses: bool = False,
+    instead: str = "",
 ) -> str:
     """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none.
 
-    sources: the values of `-i`. addresses: the playbook works on plain addresses, and needs no groups.
+    sources: the values of `-i`. addresses: the playbook works on plain addresses, and needs no groups. instead: the option with
+    which the playbook needs no inventory.
     """
     if not needed or groups.get("all"):
         return "all"
-    given = [each for each in map(str, sources) if each != _DEFAULT and "," not in each]
+    given = [pathlib.Path(each) for each in map(str, sources) if each != _DEFAULT and "," not in each]
     for source in given:
-        name = pathlib.Path(source).name
-        if not pathlib.Path(source).exists():
-            raise CollectionError(
-                f"-i {name}: there is no such file or folder. If {name} is a host, end the list with a comma: -i '{name},'"
-            )
+        if not source.exists():
+            raise CollectionError(f"-i {source.name}: there is no such file or folder{_elsewhere(source)}")
     if addresses and not given:
         raise CollectionError("There is no host to look at. Name your Sparks' addresses: -i '192.0.2.11,192.0.2.12,'")
+    if instead and not given:
+        raise CollectionError(f"There is nothing to work on: give {instead}, or an inventory with -i.")
     read = (
-        f"-i {pathlib.Path(given[0]).name}: if Ansible warns of it, above, the warning says what it could not read. "
-        if given
-        else ""
+        f"-i {given[0].name}: if Ansible warns of it, above, the warning says what it could not read. " if given else ""
     )
     raise CollectionError(
-        f"{read}The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder that "
-        "dgxspark.cluster.discover writes, or a copy of inventories/example. models, plan and profile need none with -e "
-        "sparks=2, nor does bench with -e dgxspark_bench_url=http://ADDRESS:PORT/v1."
+        f"{read}The inventory has no hosts, so there is nothing to work on. Give one with -i, such as the folder `inventory` that "
+        f"dgxspark.cluster.discover writes, or a copy of one of {_EXAMPLES}."
     )
+
+
+def _elsewhere(source: pathlib.Path) -> str:
+    """Return how the message of an inventory that is not there goes on."""
+    name = source.name
+    if below := [each.parent.name for each in sorted(source.parent.glob(f"*/{name}"))][:3]:
+        return f" here. There is one in {' and in '.join(below)}: type `cd {below[0]}` first."
+    if name == "inventory":
+        return " here. dgxspark.cluster.discover writes one into the folder that dgxspark_discover_to names: cd into that first."
+    return f". If {name} is a host, end the list with a comma: -i '{name},'"
 
 
 def check_limit(

@@ -96,9 +96,12 @@ def _meant(name: str, known: t.Sequence[str]) -> str:
     """Return "Did you mean …?", or "": the same prefix makes no two names alike."""
     prefix = f"{ours(name)}_"
     tails = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
-    near = near_names.nearest(name.removeprefix(prefix), tails, 1)
-    found = [prefix + near[0]] if near else near_names.nearest(name, known, 1, 0.85)
-    return f"Did you mean {found[0]}?" if found else ""
+    tail = name.removeprefix(prefix)
+    # A name cut short may be the beginning of several.
+    begun = [each for each in tails if each.startswith(f"{tail}_")]
+    near = near_names.nearest(tail, begun) if begun else near_names.nearest(tail, tails, 1)
+    found = [prefix + each for each in near] or near_names.nearest(name, known, 1, 0.85)
+    return f"Did you mean {near_names.either(found)}?" if found else ""
 
 
 def _ending(name: str) -> list[str]:
@@ -118,7 +121,9 @@ def short(given: t.Mapping[str, t.Any], *, alone: bool) -> list[Finding]:
         if name.startswith(("_", "ansible_", "guard_")) or ours(name) or name in short_names():
             continue
         near = near_names.alike(name, sorted(short_names()), 1, _NEAR)
-        remedy = f"Did you mean {near[0]}?" if near else "Remove it."
+        # sort_by of sort: a word of it is one of ours, and the name may still be the owner's own.
+        of_words = [each for each in name.split("_") if each in short_names()]
+        remedy = f"Did you mean {[*near, *of_words][0]}?" if near or of_words else "Remove it."
         if whole := _ending(name):
             remedy = f"Did you mean {near_names.either(whole)}?"
         elif name in _override_keys():

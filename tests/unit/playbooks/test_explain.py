@@ -127,7 +127,14 @@ def test_a_run_whose_output_nobody_takes_ends_as_it_would(tmp_path: pathlib.Path
     os.close(read)
     out = write if gone == "pipe" else os.open("/dev/full", os.O_WRONLY)
     done = subprocess.run(
-        [str(PROGRAM), str(ROOT / "playbooks" / "explain.yml"), "-e", "log=rank0.log", "-e", "dgxspark_report_file=o.json"],
+        [
+            str(PROGRAM),
+            str(ROOT / "playbooks" / "explain.yml"),
+            "-e",
+            "log=rank0.log",
+            "-e",
+            "dgxspark_report_file=o.json",
+        ],
         cwd=tmp_path,
         check=False,
         stdout=out,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -81,6 +82,28 @@ def test_a_file_that_ansible_could_not_read_is_named_before_the_advice(tmp_path:
         CollectionError, match=r"^-i hosts\.yml: if Ansible warns of it, above, .* The inventory has no hosts"
     ):
         all_hosts({"all": []}, sources=[str(tmp_path / "hosts.yml")])
+
+
+def test_who_forgot_to_enter_the_folder_that_discover_wrote_is_told_so(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(
+        CollectionError, match=r"no such .* here\. dgxspark\.cluster\.discover writes one into .* cd into that"
+    ):
+        all_hosts({"all": []}, sources=[str(tmp_path / "inventory")])
+    (tmp_path / "my-cluster" / "inventory").mkdir(parents=True)
+    with pytest.raises(CollectionError, match=r"There is one in my-cluster: type `cd my-cluster` first\.$"):
+        all_hosts({"all": []}, sources=[str(tmp_path / "inventory")])
+
+
+def test_a_playbook_that_needs_no_inventory_asks_for_what_it_needs_first() -> None:
+    with pytest.raises(CollectionError, match=r"give -e sparks=2, or an inventory with -i\.$"):
+        all_hosts({"all": []}, instead="-e sparks=2")
+
+
+def test_the_examples_that_are_offered_are_there() -> None:
+    with pytest.raises(CollectionError) as told:
+        all_hosts({"all": []})
+    named = re.search(r"a copy of one of (\S+)\.$", str(told.value))
+    assert named and (pathlib.Path(named[1]) / "direct").is_dir()
 
 
 def test_where_addresses_suffice_they_are_what_is_asked_for() -> None:

@@ -36,6 +36,19 @@ def test_a_misspelled_name_is_found_with_what_was_meant(name: str, meant: str, s
     assert f"Did you mean {meant}?" in found.remedy
 
 
+def test_a_name_cut_short_is_told_with_each_that_begins_so() -> None:
+    [found] = variable_names.check({"k8s_dgx_model": "-e"})
+    assert "Did you mean k8s_dgx_model_config or k8s_dgx_model_profile?" in found.remedy
+
+
+@pytest.mark.parametrize(("name", "meant"), [("sort_by", "sort"), ("log_file", "log"), ("num_sparks", "sparks")])
+def test_a_name_with_a_word_of_ours_is_told_with_it(name: str, meant: str) -> None:
+    [found] = variable_names.short({name: "1"}, alone=True)
+    assert (found.severity, found.remedy) == ("error", f"Did you mean {meant}?")
+    [beside] = variable_names.short({name: "1"}, alone=False)
+    assert beside.severity == "warning", "a template of the owner's inventory may read it"
+
+
 def test_names_of_others_are_none_of_our_business() -> None:
     given = ("ansible_user", "sparks", "my_dgxspark_fabric", "netplan_path", "k8s_version", "dgxspark")
     assert not variable_names.unknown(given)
