@@ -68,7 +68,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
             folders = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
             found = [self._has(folder, asked, kind) for folder in folders]
         except CollectionError as exc:
-            raise AnsibleLookupError(f"dgxspark.cluster.bundle: {exc}") from exc
+            raise AnsibleLookupError(f"dgxspark.cluster.bundle: {exc}") from None  # Ansible would print the causes, too
         if archives:
             return [[{"path": each["file"], "sha256": each["sha256"]} for each in has] for has in found]
         return found

@@ -53,4 +53,6 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
                 return ["localhost"]
             return [all_hosts(groups, needed=not context.CLIARGS.get("syntax"), sources=sources)]
         except CollectionError as exc:
-            raise AnsibleLookupError(f"dgxspark.cluster.every_host: {exc}") from exc
+            raise AnsibleLookupError(
+                f"dgxspark.cluster.every_host: {exc}"
+            ) from None  # Ansible would print the causes, too

@@ -96,5 +96,7 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
                 readings.append(signatures.read_text(text, table, nccl=nccl))
             traffic = explained.traffic(nccl.finish(), "dgxspark_fabric" in (variables or {}), dirs)
         except CollectionError as exc:
-            raise AnsibleLookupError(f"dgxspark.cluster.explain: {exc}") from exc
+            raise AnsibleLookupError(
+                f"dgxspark.cluster.explain: {exc}"
+            ) from None  # Ansible would print the causes, too
         return [signatures.explain(readings, table, traffic)]

@@ -67,4 +67,6 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
                 return [knowledge.load(terms[0], dirs)]
             return [knowledge.get(terms[0], terms[1], dirs)]
         except CollectionError as exc:
-            raise AnsibleLookupError(f"dgxspark.cluster.knowledge: {exc}") from exc
+            raise AnsibleLookupError(
+                f"dgxspark.cluster.knowledge: {exc}"
+            ) from None  # Ansible would print the causes, too

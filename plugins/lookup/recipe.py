@@ -72,4 +72,4 @@ class LookupModule(LookupBase):  # type: ignore[misc,unused-ignore]
             paths = [os.path.abspath(os.path.expanduser(str(term))) for term in terms]  # noqa: PTH100, PTH111 - as text
             return [read_recipe(path, self.get_option("knowledge_dirs"), self.get_option("values")) for path in paths]
         except CollectionError as exc:
-            raise AnsibleLookupError(f"dgxspark.cluster.recipe: {exc}") from exc
+            raise AnsibleLookupError(f"dgxspark.cluster.recipe: {exc}") from None  # Ansible would print the causes, too

@@ -8,6 +8,7 @@ Each reader has a limit of size, depth and time. What is shown or written somewh
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
@@ -29,6 +30,7 @@ DIGITS = 20  # of a whole number: no figure that is read here needs more than 64
 UNPACKED = 2**30  # bytes of a gzipped log, unpacked: in any case,
 FREELY, RATIO = 8 * MIB, 150  # and beyond these, in proportion to the packed bytes: real logs have a ratio of 10 to 50
 _GZIP = b"\x1f\x8b"
+_UTF8_MARK, _UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")  # as programs of Windows begin a text
 # Looked at only if there is any: nearly all texts are ASCII without control characters.
 _ORDINARY = re.compile(r"[ -~]*")
 _TEMPLATED = re.compile(r"\{[{%#]")
@@ -239,11 +241,24 @@ class _Unpacked(io.RawIOBase):
 
 
 def unpacked(file: t.BinaryIO, where: str = "") -> t.BinaryIO:
-    """Return the content of an open file, unpacked if it is gzip.
+    """Return the content of an open file, unpacked if it is gzip, and as UTF-8 without a mark if it begins with one.
 
     Reading raises Unreadable if gzip is incomplete or unpacks beyond the limits: a few kilobytes can hold gigabytes.
     """
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(t.cast(io.RawIOBase, file))
-    if buffered.peek(2)[:2] != _GZIP:
-        return t.cast(t.BinaryIO, buffered)
-    return t.cast(t.BinaryIO, io.BufferedReader(_Unpacked(t.cast(t.BinaryIO, buffered), where), 256 * 1024))
+    if buffered.peek(2)[:2] == _GZIP:
+        buffered = io.BufferedReader(_Unpacked(t.cast(t.BinaryIO, buffered), where), 256 * 1024)
+    begins = buffered.peek(3)[:3]
+    if begins[:2] in _UTF16_MARKS:
+        return t.cast(t.BinaryIO, codecs.EncodedFile(t.cast(t.BinaryIO, buffered), "utf-8", "utf-16", "replace"))
+    if begins == _UTF8_MARK:
+        buffered.read(3)
+    return t.cast(t.BinaryIO, buffered)
+
+
+def decoded(data: bytes) -> str:
+    """Return a text file's content: UTF-8, or what its mark says. Unreadable if it is neither."""
+    try:
+        return data.decode("utf-16" if data[:2] in _UTF16_MARKS else "utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise Unreadable(f"it is not UTF-8 text: {exc.reason}.") from None

@@ -131,19 +131,19 @@ def parse_yaml(text: str, where: str, written_out: int | None = None) -> t.Any:
     written_out: for a file that is not ours, the most values it may have with its aliases expanded; duplicate keys are then
     allowed, and the last wins.
     """
+    at = f"{where}: " if where else ""
     try:
         # Owners edit these files too: allow no tags, objects or duplicate keys.
         if written_out is not None:
             if len(text) > 2 * LARGEST:
-                raise KnowledgeError(f"{where}: it has more than {2 * LARGEST} characters.")
+                raise KnowledgeError(f"{at}it has more than {2 * LARGEST} characters.")
             _check_depth(text)
             if _nodes(yaml.compose(text, Loader=_Loader), {}) > written_out:
-                raise KnowledgeError(
-                    f"{where}: its aliases (*name) expand to more than {written_out} values. Use fewer."
-                )
+                raise KnowledgeError(f"{at}its aliases (*name) expand to more than {written_out} values. Use fewer.")
         return yaml.load(text, Loader=_Loader if written_out is None else _Foreign)
     except (yaml.YAMLError, RecursionError) as exc:
-        raise KnowledgeError(f"{where}: not valid YAML: {' '.join(str(exc).split())}") from exc
+        told = " ".join(str(exc).split()).replace(' in "<unicode string>", line', " at line")
+        raise KnowledgeError(f"{at}not valid YAML: {told}") from exc
 
 
 def _check_depth(text: str) -> None:

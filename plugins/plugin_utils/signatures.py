@@ -180,12 +180,24 @@ def read_path(path: str, table: Table, nccl: Reader | None = None) -> list[Readi
             return [_read_file(file, str(file.relative_to(place)), table, nccl) for file in files]
         reading = _read_file(place, place.name, table, nccl)
     except OSError as exc:
-        hint = " To explain pasted text, give it in log_text: -e @pasted.yml" if "\n" in path or len(path) > 255 else ""
+        hint = _hint(path)
         name = path if len(path) < 200 else f"{path[:200]}..."
         raise CollectionError(f"log: {name}: cannot be read: {exc.strerror or exc}.{hint}") from exc
     if reading.error:
         raise CollectionError(f"log: {path}: {reading.error}")
     return [reading]
+
+
+def _hint(path: str) -> str:
+    """Return what the owner of a path that is no file probably wanted."""
+    if "\n" in path or len(path) > 255:
+        return " To explain pasted text, give it in log_text: -e @pasted.yml"
+    if re.search(r"[*?\[]", path):
+        return " No pattern is expanded here: name the folder that holds the logs."
+    if "," in path:
+        several = ", ".join(f'"{each.strip()}"' for each in path.split(",")[:3])
+        return f""" Several logs are a list: -e '{{"log": [{several}]}}'"""
+    return ""
 
 
 def read_text(text: str, table: Table, name: str = "pasted text", nccl: Reader | None = None) -> Reading:

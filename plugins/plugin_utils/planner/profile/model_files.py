@@ -107,13 +107,14 @@ def laid_on(
 def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Finding]]:
     """Return the profile with the facts of a sibling, if there is one, and what was tried."""
     tried = "; ".join(files["tried"])
+    tried += "" if tried.endswith("?") else "."
     ways = (
         "Fetch the weights first (playbooks/serve.yml does), let the controller reach the hub (dgxspark_hub_endpoint, "
         "dgxspark_hub_token_file), or name the model's config.json (k8s_dgx_model_config)."
     )
     sibling = files.get("sibling")
     if not sibling:
-        text = f"No files of the model were found, so it is planned without its facts. Looked in: {tried}."
+        text = f"No files of the model were found, so it is planned without its facts. Looked in: {tried}"
         return entry, [_finding("facts.not-found", "warning", text, ways)]
     stored = (
         f"stored as its name says, {sibling['format'].upper()}, where that profile's is quantised"
@@ -122,7 +123,7 @@ def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Fi
     )
     text = (
         f"No files of the model were found. Its facts are those of profile {sibling['profile']}, whose model has the same name but for "
-        f"the format; it is {stored}. Memory and speed hold only if both are right. Looked in: {tried}."
+        f"the format; it is {stored}. Memory and speed hold only if both are right. Looked in: {tried}"
     )
     merged = {**entry, "facts": sibling["facts"], "precision": {**sibling["precision"], **entry.get("precision", {})}}
     return merged, [_finding("facts.sibling", "warning", text, ways)]

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import pathlib
 import re
 import typing as t
 
-from ansible_collections.dgxspark.cluster.plugins.module_utils import secret_names, secrets_in_text
+from ansible_collections.dgxspark.cluster.plugins.module_utils import foreign, secret_names, secrets_in_text
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils import knowledge
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.versions import release
@@ -20,7 +21,7 @@ from ..vocabulary import flag_table
 from ..vocabulary.hub_names import model_key
 from ..vocabulary.images import find_image, load_images
 from ..vocabulary.settings import SET_BY_PLAN, Dialect, Tables, load_tables
-from . import recipe_flags, recipe_formats, recipe_source
+from . import recipe_commands, recipe_flags, recipe_formats, recipe_source
 from .recipe_shell import unset
 
 Plain = dict[str, t.Any]
@@ -32,6 +33,12 @@ _SHORT = re.compile(r"(?:^|[-_])v?(\d{1,3}\.\d{1,3})(?![.\d])")  # as NVIDIA's i
 # The repositories of the engines' own images, whose tags are releases.
 _RELEASED = {"vllm": "vllm/vllm-openai", "sglang": "lmsysorg/sglang"}
 _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
+# Dashes and quotes as printers have them: forums and word processors make them of those that were typed.
+_PRINTERS = re.compile("[\u2010-\u2015\u2212\u2018-\u201f]")
+_PRINTED_SO = (
+    "a forum or word processor changed its dashes or quotes, which no shell knows so. Type them anew: -- and '."
+)
+_NO_FILE = "there is no such file. A relative path starts at the folder where the playbook is called."
 VALUES = "k8s_dgx_recipe_values"
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _HASH = re.compile(r"[0-9a-f]{40}")
@@ -45,32 +52,34 @@ def read(path: str, overlays: t.Sequence[str] = (), values: t.Mapping[str, t.Any
     commands (#2 is a script's second). values: what the recipe leaves open, see `profile_of`.
     """
     file, choice = pathlib.Path(path), ""
-    if not file.exists() and "#" in file.name:
+    if "#" in file.name and not os.path.exists(path):  # noqa: PTH110 - raises nothing, however long the path is
         path, _mark, choice = path.rpartition("#")
         file = pathlib.Path(path)
     try:
-        if not file.is_file():
-            raise CollectionError(
-                "there is no such file. A relative path starts at the folder where the playbook is called."
-            )
-        data = file.read_bytes() if file.stat().st_size <= knowledge.LARGEST else b""
-    except OSError as exc:
-        raise CollectionError(f"recipe {path}: cannot be read: {exc.strerror}. Check its permissions.") from exc
-    except CollectionError as exc:
-        raise CollectionError(f"recipe {path}: {exc}") from exc
-    if not data:
-        raise CollectionError(
-            f"recipe {path}: it is empty, or larger than {knowledge.LARGEST // 1024} KiB. Name a recipe."
-        )
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        raise CollectionError(f"recipe {path}: it is not UTF-8 text: {exc.reason}. Name a recipe.") from exc
-    try:
+        text = _content(file)
         given = tuple(_words(values or {}).items())
     except CollectionError as exc:
         raise CollectionError(f"recipe {path}: {exc}") from exc
     return dict(_made(text, file.name, choice, tuple(overlays), given, knowledge.stamp(overlays)))
+
+
+def _content(file: pathlib.Path) -> str:
+    """Return a recipe's text. CollectionError says what the file is instead."""
+    if recipe_commands.is_command(str(file)) and not os.path.exists(file):  # noqa: PTH110
+        raise CollectionError("it is a command line, not a file. Save it in a file, and give that file's path.")
+    try:
+        if file.is_dir():
+            raise CollectionError("it is a folder. Name the recipe's file in it.")
+        if not file.is_file():
+            raise CollectionError(_NO_FILE)
+        if file.stat().st_size > knowledge.LARGEST:
+            raise CollectionError(f"it is larger than {knowledge.LARGEST // 1024} KiB. Name a recipe.")
+        data = file.read_bytes()
+    except OSError as exc:
+        raise CollectionError(f"cannot be read: {exc.strerror}. Check its permissions.") from exc
+    if not data.strip():
+        raise CollectionError("it is empty. Name a recipe.")
+    return foreign.decoded(data)
 
 
 @functools.lru_cache(maxsize=32)
@@ -217,7 +226,8 @@ class _Maker:
         if alone and "model_tag" in parser.table["positionals"]:
             self.model = alone.pop(0) if not unset(alone[0]) or not self.model else self.model
         for word in alone:
-            self.record(word, "refused", f"it is a positional argument, which {parser.engine} does not accept.")
+            what = f"it is a positional argument, which {parser.engine} does not accept."
+            self.record(word, "refused", _PRINTED_SO if _PRINTERS.search(word) else what)
         kept = recipe_flags.merged(given, parser)
         for one in given:
             if one.text not in kept[one.name].text:

@@ -176,6 +176,11 @@ def other_engine(text: str) -> str:
     return next(iter([*named, *(engine for program, engine in OTHER_ENGINES.items() if program in words)]), "")
 
 
+def is_command(text: str) -> bool:
+    """Whether a text that should be a path is rather a command that starts an engine, or a container."""
+    return " " in text and re.search(r"\b(?:vllm|sglang|docker|podman)\b", text) is not None
+
+
 def take(found: Source, text: str, choice: str = "", where: str = "") -> None:
     """Put a text's engine command into a source. choice: which of several, from 1. Raises CollectionError if there is none."""
     served = _of_text(found, text, found.exported)

@@ -20,6 +20,9 @@ from .recipe_source import TEMPLATE, Became, Line, Source, mount_of, mounted
 
 Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
+# Blocks of commands in a text for people, as forums and model cards have them.
+_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+_KEYS = re.compile(r"^(?:services|recipe_version|command|model):(?:\s|$)", re.MULTILINE)
 _HOOK = "it runs commands on nodes or in the container, but nothing in a recipe is run. Build it into an image that needs it."
 _RUNTIMES = {"sglang": "sglang", "vllm": "vllm", "vllm-distributed": "vllm", "vllm-ray": "vllm", "eugr-vllm": "vllm"}
 # Recipe keys that are for people, for the tool's download, or for its own container engine.
@@ -43,15 +46,20 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
     Raises CollectionError.
     """
     found = Source(given=dict(given or {}))
-    if not name.lower().endswith((".yaml", ".yml")):
+    if blocks := _FENCED.findall(text):
+        found.record("(what surrounds the blocks between ```)", "not used", "it is for people.")
+        text = "\n".join(blocks)
+    if not name.lower().endswith((".yaml", ".yml")) and not _is_yaml(text):
         return _script(found, text, choice, name)
-    document = knowledge.parse_yaml(text, name, written_out=20_000)
+    document = knowledge.parse_yaml(text, "", written_out=20_000)
     if isinstance(document, str):
         return _script(found, document, choice, name)
     if not isinstance(document, dict):
         raise CollectionError("a mapping with model and command, a Compose file or a command is needed.")
     if isinstance(document.get("services"), dict):
-        return _compose(found.given, document, choice, name)
+        service = _compose(found.given, document, choice, name)
+        service.lines += found.lines
+        return service
     if isinstance(document.get("serve"), dict) and isinstance(document.get("runtime"), dict):
         return _nvidia(found, document, choice, name)
     if "model" in document or "command" in document:
@@ -60,6 +68,16 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
         "it is not a recipe: neither model nor command (sparkrun, spark-vllm-docker), services (Compose) nor serve (NVIDIA) is in it. "
         f"Found: {', '.join(sorted(map(str, document))[:8])}."
     )
+
+
+def _is_yaml(text: str) -> bool:
+    """Whether a file of another name is YAML: a Compose file, say, saved as recipe.txt."""
+    if not _KEYS.search(text):
+        return False
+    try:
+        return isinstance(knowledge.parse_yaml(text, "", written_out=20_000), dict)
+    except knowledge.KnowledgeError:
+        return False
 
 
 def _mapping(document: Plain, key: str) -> dict[str, t.Any]:

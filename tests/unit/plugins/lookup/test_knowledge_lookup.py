@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pathlib
@@ -93,3 +94,11 @@ def test_wrong_terms_are_told(tmp_path: pathlib.Path, terms: str, told: str) -> 
     assert code != 0
     assert told in output
     assert "Traceback" not in output
+
+
+def test_no_lookup_hands_on_what_caused_its_error() -> None:
+    """Ansible prints each cause after the error, whose text has it already."""
+    folder = pathlib.Path(str(knowledge.__file__)).parents[1] / "lookup"
+    raised = [node for path in folder.glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    causes = [node.cause for node in raised if isinstance(node, ast.Raise) and node.cause]
+    assert causes and all(isinstance(cause, ast.Constant) and cause.value is None for cause in causes)

@@ -244,6 +244,21 @@ def test_a_folder_is_read_whole_and_what_is_no_log_is_said(tmp_path: pathlib.Pat
     assert "NOT READ:" in shown and "  empty.log: it is empty." in shown
 
 
+@pytest.mark.parametrize("code", ["utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_log_that_begins_with_a_mark_is_read_as_it_says(
+    tmp_path: pathlib.Path, code: str, pack: t.Callable[[bytes], bytes]
+) -> None:
+    """As Windows' programs write what ssh prints; no mark is shown, and the lines keep their numbers."""
+    text = "caf\u00e9 \U0001f600\r\n" * 1000 + lines("kernel.oom-kill")
+    (tmp_path / "x.log").write_bytes(pack((("\ufeff" if code == "utf-16-be" else "") + text).encode(code)))
+    (tmp_path / "plain.log").write_bytes(text.encode())
+    [reading], [plain] = (signatures.read_path(str(tmp_path / name), TABLE) for name in ("x.log", "plain.log"))
+    assert (reading.hits, reading.lines) == (plain.hits, plain.lines) and plain.hits[0].first > 1000
+    (tmp_path / "y.log").write_bytes(lines("kernel.oom-kill").encode("utf-8-sig"))
+    assert not signatures.read_path(str(tmp_path / "y.log"), TABLE)[0].hits[0].excerpt.startswith(("?", "\ufeff"))
+
+
 @pytest.mark.parametrize("content", [b"", b"\x00\x01\x02", b"\x1f\x8bnot gzip", gzip.compress(b"\x00\x00")])
 def test_one_file_that_is_no_log_is_one_error(tmp_path: pathlib.Path, content: bytes) -> None:
     (tmp_path / "x.log").write_bytes(content)
@@ -255,7 +270,13 @@ def test_one_file_that_is_no_log_is_one_error(tmp_path: pathlib.Path, content: b
 
 @pytest.mark.parametrize(
     ("path", "needle"),
-    [("-", "-e log=<"), ("/nowhere/x.log", "cannot be read: No such file"), ("NCCL WARN x\nNCCL WARN y", "log_text")],
+    [
+        ("-", "-e log=<"),
+        ("/nowhere/x.log", "cannot be read: No such file"),
+        ("NCCL WARN x\nNCCL WARN y", "log_text"),
+        ("logs/rank*.log", "No pattern is expanded here: name the folder"),
+        ("a.log,b.log", r"""Several logs are a list: -e '\{"log": \["a.log", "b.log"\]\}'$"""),
+    ],
 )
 def test_a_path_that_is_none_is_one_error_with_what_to_do(path: str, needle: str) -> None:
     with pytest.raises(CollectionError, match=needle):

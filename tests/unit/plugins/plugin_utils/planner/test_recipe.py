@@ -621,13 +621,76 @@ def test_what_cannot_be_read_is_refused_with_its_reason(name: str, text: str, sa
     assert said in str(caught.value)
 
 
+def _file(path: pathlib.Path, data: bytes) -> pathlib.Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_file_that_begins_with_a_mark_is_read_as_it_says(tmp_path: pathlib.Path, code: str) -> None:
+    """As Windows' programs write text."""
+    made = recipe.read(str(_file(tmp_path / "a.sh", "vllm serve acme/Model-8B --port 8123\r\n".encode(code))))
+    assert made["model"] == "acme/Model-8B"
+
+
+POST = """Hey all, I don't know why, but this works on my two Sparks:
+
+```bash
+docker run --gpus all nvcr.io/nvidia/vllm:25.11-py3 \\
+  vllm serve acme/Model-8B --max-model-len 65536
+```
+Gives about 40 t/s. Isn't that nice?
+"""
+SERVICE = (
+    "services:\n  a: {image: 'vllm/vllm-openai:v0.17.1', command: '--model acme/Model-8B --max-model-len 65536'}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("post.txt", POST),
+        ("post.md", POST.replace("```bash", "  ```")),
+        ("compose.txt", SERVICE),
+        ("post.sh", f"Mine:\n```yaml\n{SERVICE}```\n"),
+    ],
+)
+def test_a_recipe_is_taken_out_of_the_text_of_a_forum_whatever_its_file_is_called(name: str, text: str) -> None:
+    made = recipe.profile_of(text, name)
+    assert (made["model"], made["settings"]["max_model_len"]) == ("acme/Model-8B", 65536)
+    around = [how for line, how in became(made).items() if "```" in line]
+    assert around == (["not used"] if "```" in text else []), "every line of a recipe is accounted for"
+
+
+def test_a_script_that_writes_yaml_is_a_script() -> None:
+    text = f"cat > compose.yml <<EOF\n{SERVICE}EOF\nvllm serve acme/Other-8B --port 1234\n"
+    assert recipe.profile_of(text, "a.sh")["model"] == "acme/Other-8B"
+
+
+def test_dashes_and_quotes_of_a_word_processor_are_said_to_be_so() -> None:
+    made = recipe.profile_of("vllm serve acme/Model-8B \u2014max-model-len 65536 \u201c--port 8000\u201d", "a.sh")
+    said = {line["text"]: line["why"] for line in made["recipe"]["lines"]}
+    assert "Type them anew" in said["\u2014max-model-len"] and "Type them anew" in said["\u201c--port"]
+    assert "positional" in said["65536"]
+
+
+def test_a_fault_of_yaml_is_told_once_with_its_line() -> None:
+    with pytest.raises(CollectionError) as told:
+        recipe.profile_of("services:\n  a: {image: 'x'\n", "a.yml")
+    assert str(told.value).count("a.yml") == 1 and "at line 2" in str(told.value) and "<unicode" not in str(told.value)
+
+
 def test_a_file_is_bounded_and_no_other_is_opened(tmp_path: pathlib.Path) -> None:
     large = tmp_path / "large.sh"
     large.write_text("vllm serve a/b " + "x" * 300_000, encoding="utf-8")
     for path, said in (
         (large, "larger than 256 KiB"),
         (tmp_path / "none.yaml", "no such file"),
-        (tmp_path, "no such file"),
+        (tmp_path, "it is a folder"),
+        (f"vllm serve acme/model --port {'8' * 300}", "a command line, not a file"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+        (_file(tmp_path / "empty.sh", b" \n"), "it is empty. Name"),
+        (_file(tmp_path / "latin.sh", b"vllm serve a/b # caf\xe9\n"), "it is not UTF-8 text"),
     ):
         with pytest.raises(CollectionError, match=re.escape(said)):
             recipe.read(str(path))
