@@ -22,10 +22,6 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.inventory_limit i
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import modes
 
 _SHOWN = 10
-_INSTEAD = {
-    "sparks": "the number of your Sparks, such as -e sparks=2",
-    "dgxspark_bench_url": "a server, -e dgxspark_bench_url=http://ADDRESS:PORT/v1",
-}
 
 
 class ActionModule(ControllerAction):
@@ -38,12 +34,12 @@ class ActionModule(ControllerAction):
         if lacking := packages.problem():
             raise CollectionError(lacking)
         extra = load_extra_vars(self._loader)
-        nobody = not self.variable("groups", {}).get("all")
+        groups = self.variable("groups", {})
         found = [
             *command_line.stray(extra),
             *command_line.tags(context.CLIARGS.get("args") or (), self._tags()),
             *variable_names.check({**self._given(), **dict.fromkeys(map(str, extra), "-e")}),
-            *variable_names.short(extra, alone=nobody),
+            *variable_names.short(extra, alone=not groups.get("all")),
             *role_arguments.texts_for_mappings(extra),
             *self._values(),
         ]
@@ -52,19 +48,10 @@ class ActionModule(ControllerAction):
             more = [f"And {len(errors) - _SHOWN} more."] if len(errors) > _SHOWN else []
             raise CollectionError(" ".join([*errors[:_SHOWN], *more]))
         if not self.variable("guard_no_node", False):
-            sources = context.CLIARGS.get("inventory") or ()
-            all_hosts(
-                self.variable("groups", {}),
-                sources=sources,
-                addresses=self.variable("guard_any_host", False),
-                instead=self._instead(),
-            )
+            # The condition as the playbook wrote it says what it takes in place of hosts.
+            unless, anywhere = self.task_vars.get("guard_no_node", ""), self.variable("guard_any_host", False)
+            all_hosts(groups, sources=context.CLIARGS.get("inventory") or (), addresses=anywhere, unless=str(unless))
         return {"warnings": [str(each) for each in found]} if found else {}
-
-    def _instead(self) -> str:
-        """Return the option with which this playbook needs no inventory, or ""."""
-        condition = str(self.task_vars.get("guard_no_node", ""))  # as the playbook wrote it
-        return next((option for name, option in _INSTEAD.items() if f"{name} is defined" in condition), "")
 
     def _values(self) -> list[Finding]:
         """Return what is wrong with the playbooks' own variables, wherever they are set."""

@@ -37,6 +37,11 @@ def _command(names: t.Sequence[str]) -> str:
 
 
 _EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "inventories"
+# What a playbook takes in place of an inventory, by its variable.
+_INSTEAD = {
+    "sparks": "the number of your Sparks, such as -e sparks=2",
+    "dgxspark_bench_url": "a server, -e dgxspark_bench_url=http://ADDRESS:PORT/v1",
+}
 _DEFAULT = "/etc/ansible/hosts"  # what Ansible takes where no inventory is given
 
 
@@ -46,12 +51,12 @@ def all_hosts(
     needed: bool = True,
     sources: t.Sequence[str] = (),
     addresses: bool = False,
-    instead: str = "",
+    unless: str = "",
 ) -> str:
     """Return the pattern for all hosts. CollectionError if a host is needed and the inventory has none.
 
-    sources: the values of `-i`. addresses: the playbook works on plain addresses, and needs no groups. instead: the option with
-    which the playbook needs no inventory.
+    sources: the values of `-i`. addresses: the playbook works on plain addresses, and needs no groups. unless: the condition on which
+    the playbook needs no host, as it is written there.
     """
     if not needed or groups.get("all"):
         return "all"
@@ -61,6 +66,7 @@ def all_hosts(
             raise CollectionError(f"-i {source.name}: there is no such file or folder{_elsewhere(source)}")
     if addresses and not given:
         raise CollectionError("There is no host to look at. Name your Sparks' addresses: -i '192.0.2.11,192.0.2.12,'")
+    instead = next((option for name, option in _INSTEAD.items() if f"{name} is defined" in unless), "")
     if instead and not given:
         raise CollectionError(f"There is nothing to work on: give {instead}, or an inventory with -i.")
     read = (

@@ -95,8 +95,8 @@ def test_who_forgot_to_enter_the_folder_that_discover_wrote_is_told_so(tmp_path:
 
 
 def test_a_playbook_that_needs_no_inventory_asks_for_what_it_needs_first() -> None:
-    with pytest.raises(CollectionError, match=r"give -e sparks=2, or an inventory with -i\.$"):
-        all_hosts({"all": []}, instead="-e sparks=2")
+    with pytest.raises(CollectionError, match=r"give the number of .* -e sparks=2, or an inventory with -i\.$"):
+        all_hosts({"all": []}, unless="{{ sparks is defined }}")
 
 
 def test_the_examples_that_are_offered_are_there() -> None:
