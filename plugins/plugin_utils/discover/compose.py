@@ -251,7 +251,7 @@ def _settings(made: Composed) -> dict[str, t.Any]:
     return settings
 
 
-_FREE = "No route, address, Docker or K3s network of any node overlaps it."
+_FREE = "No route, address, Docker or K3s network of any node overlaps the fabric's addresses."
 
 
 def _vf_count(functions: t.Sequence[Function], stride: int) -> tuple[int, list[str]]:

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import frame
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report.picture import picture
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.signatures import count
 
 Plain = t.Mapping[str, t.Any]
 
@@ -26,7 +27,7 @@ def page(view: Plain) -> str:
         content = {
             "view": view,
             "heading": _HEADINGS[view["verdict"]],
-            "sentence": view["headline"] if view["settings"] else view["headline"].partition(": ")[2],
+            "sentence": view["headline"] if view["settings"] else _why_not(view),
             "date": None,
             "facts": _facts(view),
             "serious": [finding for finding in view["findings"] if finding["severity"] != "info"],
@@ -37,6 +38,13 @@ def page(view: Plain) -> str:
             "fabric": frame.markup(picture(drawn)) if any(host["functions"] for host in view["hosts"]) else None,
         }
         return frame.render("discover.html.j2", content, {})
+
+
+def _why_not(view: Plain) -> str:
+    """Return the first reason why there is no inventory, and how many more there are."""
+    more = sum(finding["severity"] == "error" for finding in view["findings"]) - 1
+    also = f" And {count(more, 'more reason')}, below." if more > 0 else ""
+    return f"{view['headline'].partition(': ')[2]}{also}"
 
 
 def _facts(view: Plain) -> list[tuple[str, str]]:

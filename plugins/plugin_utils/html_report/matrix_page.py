@@ -52,6 +52,7 @@ def page(made: t.Any) -> str:
             "cell": report.cell,
             "first_token": first_token,
             "has_ttft": any(first_token(case) is not None for case in cases),
+            "has_failed": any(level["verdict"] == "failed" for case in cases for level in case["levels"].values()),
             "has_accept": any(case["accept_len"] is not None for case in cases),
             "figure": report.figure,
             "best": [next(case for case in cases if case["id"] == name) for name in best],

@@ -33,15 +33,16 @@ def page(picture: Picture) -> str:
         fits = [fit for fit in picture.fits if fit.state in FITS]
         tight = sum(fit.state == "tight" for fit in fits)
         also = f", {tight} of them with little memory left" if tight else ""
+        without = f"As if {picture.without} were stopped." if picture.without else ""
         names = dict.fromkeys(each.name for each in picture.instances)
         series = {name: number % _SERIES for number, name in enumerate(names)}
         content = {
             "picture": picture,
             "heading": f"{len(picture.instances)} served, {len(fits)} would fit",
-            "sentence": f"As if {picture.without} were stopped." if picture.without else "",
+            "sentence": " ".join(filter(None, (without, _short(picture)))),
             "series": series,
             "date": None,
-            "verdict": "incomplete" if picture.unseen else "passed",
+            "verdict": "incomplete" if picture.unseen or _short(picture) else "passed",
             "facts": [
                 ("Sparks", str(len(picture.sparks))),
                 ("Instances", str(len(picture.instances))),
@@ -65,6 +66,15 @@ def page(picture: Picture) -> str:
             "state": _STATES.__getitem__,
         }
         return frame.render("models.html.j2", content, words)
+
+
+def _short(picture: Picture) -> str:
+    """Say on how many Sparks more memory is asked for than is free; nothing if on none."""
+    short = [spark.short_gib for spark in picture.sparks if spark.short_gib]
+    if not short:
+        return ""
+    where = f"On {len(short)} of {len(picture.sparks)} Sparks"
+    return f"{where}, up to {gib(max(short))} more memory is asked for than is free."
 
 
 def memory_bar(spark: Spark, series: t.Mapping[str, int]) -> str:

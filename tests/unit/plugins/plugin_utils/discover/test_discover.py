@@ -330,6 +330,10 @@ def refused(hosts: dict[str, dict[str, t.Any]]) -> dict[str, dict[str, t.Any]]:
         and "dgxspark.cluster.site" not in made.page
         and made.view["headline"].startswith("NO INVENTORY")
     )
+    errors = [finding for finding in made.view["findings"] if finding["severity"] == "error"]
+    more = {1: "", 2: "And 1 more reason, below."}.get(len(errors), f"And {len(errors) - 1} more reasons, below.")
+    assert more in made.page and ("more reason" in made.page) is bool(more)
+    assert made.page.index("<h2>What stands in the way") < made.page.index("<h2>Next, when that is mended")
     return findings(made, "error")
 
 

@@ -64,6 +64,8 @@ def test_a_log_that_says_no_more_than_the_outcome_is_no_line_of_it() -> None:
     page = matrix_page.page(made)
     assert page.count("its log has no line of it") == 3, "once for each outcome"
     assert "startup_crash" not in page and "bench_crash" not in page
+    assert "this speed does not count" not in page
+    assert "this speed does not count" in matrix_page.page(results.of_rows(cases.load("004-nemotron-3-super")))
     said = results.of_rows(cases.load("000-qwen3.5-397b-ep4"))
     assert any("garbage @ n=8" in case["line"] for case in said["cases"]), "what tells more stays"
     assert not any(mark in case["line"] for case in said["cases"] for mark in "\u274c\u2020\u2021")

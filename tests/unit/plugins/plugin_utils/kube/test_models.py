@@ -209,7 +209,10 @@ def test_what_a_loading_instance_asks_beyond_what_is_free_is_said_and_drawn() ->
     said = f"which asks for {held - 25:.1f} GiB more than is free"
     text, page = "\n".join(models_text.lines(short)), models_page.page(short).replace("\xa0", " ")
     assert said in text and said in page and 'class="beyond"' in page
+    first = page.partition("<h2>")[0]
+    assert f"On 4 of 4 Sparks, up to {held - 25:.1f} GiB more memory is asked for than is free." in first
+    assert '<body class="incomplete">' in first, "it is not well"
     enough = picture(seen(everywhere(held + 1.0)), two(loading=["second"]), nodes())
     text, page = "\n".join(models_text.lines(enough)), models_page.page(enough).replace("\xa0", " ")
-    assert "more than is free" not in text + page
+    assert "more than is free" not in text + page and "than is free." not in page and '<body class="passed">' in page
     assert 'class="beyond"' not in page and "room for another 1.0 GiB" in page
