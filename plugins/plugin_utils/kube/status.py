@@ -111,10 +111,10 @@ def _sandbox(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found | Non
 
 def _held(pod: Pod, events: t.Sequence[t.Mapping[str, t.Any]]) -> Found:
     """What keeps a pod from terminating: not how its container ended. A kubelet does not always report a cause (such as 1.20)."""
-    said = "it is still terminating."
+    said = "it is terminating."
     remedy = (
-        "If one of its VFs was removed (roce_info on its node), run the fabric part again there, and it terminates. If its node "
-        "is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
+        "If it still is after a minute: where one of its VFs was removed (roce_info on its node), run the fabric part again there, and it "
+        "terminates; where its node is gone for good: kubectl delete pod --force, then free its VFs (sriov_roce_reset_stranded)."
     )
     told = _sandbox(pod, [event for event in events if event.get("reason") == "FailedKillPod"])
     return told or (_wrong("leaving", pod, said, remedy), "")

@@ -136,7 +136,7 @@ def test_a_group_is_ready_when_all_its_ranks_of_this_plan_are() -> None:
             "0000:02:10.0",
             "run the fabric part again",
         ),
-        (going(1), [], "leaving", False, "still terminating", "run the fabric part again"),
+        (going(1), [], "leaving", False, "it is terminating", "run the fabric part again"),
         (going(1), [event(1, "FailedKillPod", "no route to host")], "leaving", False, "no route", "kubelet's"),
         (creating(1), [event(1, "FailedMount", 'secret "hub" not found')], "volume", False, '"hub"', "hf_token_secret"),
         (
@@ -279,7 +279,7 @@ def test_a_running_rank_that_loads_is_no_finding() -> None:
 
 def test_what_must_go_is_waited_for() -> None:
     assert status.leaving([])["state"] == "ready"
-    assert "still terminating" in status.leaving([pod(2)])["findings"][0].message
+    assert "it is terminating" in status.leaving([pod(2)])["findings"][0].message
     held = status.leaving([going(2)], [event(2, "FailedCreatePodSandBox", "x"), event(2, "FailedKillPod", "no route")])
     assert "no route" in held["findings"][0].message
     owner = {"kind": "StatefulSet", "metadata": {"name": "serve-default-rank2"}}
