@@ -8,6 +8,9 @@ The variables of roles are judged by role_arguments.
 
 from __future__ import annotations
 
+import os
+import pathlib
+import shlex
 import typing as t
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils import bench
@@ -32,7 +35,10 @@ _WHOLE: dict[str, tuple[int, int, str]] = {
     "dgxspark_top_rounds": (1, 10**6, "Say how many readings there are to be, such as 10."),
     "dgxspark_top_seconds": (1, 86400, "Say how many seconds lie between two readings, such as 10."),
 }
-NAMES = (VERIFY_MODE, *_WHOLE, *_ALLOWED)
+# Files that the owner asks for. Before all the work, not after it, something says that one cannot be written.
+_FILES = ("dgxspark_models_file", "dgxspark_plan_file", "dgxspark_report_file", "dgxspark_top_file")
+_MAKES_FOLDER = frozenset({"dgxspark_report_file"})
+NAMES = (VERIFY_MODE, *_WHOLE, *_ALLOWED, *_FILES)
 
 
 def is_count(value: t.Any, name: str = "sparks") -> bool:
@@ -59,7 +65,29 @@ def judge(given: t.Mapping[str, t.Any], verify_modes: t.Iterable[str]) -> list[F
             message = f"{_shown(value)} is not one of {', '.join(allowed[name])}."
             remedy = near_names.meant(value, allowed[name], 1) if isinstance(value, str) else ""
             found.append(Finding("arguments.wrong", "error", name, message, remedy or "Correct it."))
-    return found
+    return [*found, *(wrong for name in _FILES if name in given for wrong in _no_file(name, given[name]))]
+
+
+def _no_file(name: str, value: t.Any) -> list[Finding]:
+    """Return why a file cannot be written on this machine, if that is so already."""
+    if not isinstance(value, str) or not value.strip():
+        return [Finding("arguments.wrong", "error", name, f"{_shown(value)} is not a path.", "Name a file.")]
+    path = pathlib.Path(os.path.abspath(os.path.expanduser(value)))  # noqa: PTH100, PTH111 - as owner_path does
+    there = next(each for each in path.parents if os.path.exists(each))  # noqa: PTH110 - raises nothing
+    if os.path.isdir(path):  # noqa: PTH112
+        message, remedy = f"{path} is a folder.", "Name a file in it."
+    elif not there.is_dir():
+        message, remedy = f"{there} is no folder, so no file can be in it.", "Name another path."
+    elif there != path.parent and name not in _MAKES_FOLDER:
+        message, remedy = (
+            f"there is no folder {path.parent}.",
+            f"Make it first: mkdir -p {shlex.quote(str(path.parent))}",
+        )
+    elif not os.access(there, os.W_OK | os.X_OK):
+        message, remedy = f"no file can be written in {there}, by this user.", "Name another path."
+    else:
+        return []
+    return [Finding("arguments.wrong", "error", name, message, remedy)]
 
 
 def _shown(value: t.Any) -> str:

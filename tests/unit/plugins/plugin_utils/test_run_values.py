@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import typing as t
 
 import pytest
@@ -54,3 +55,37 @@ def test_a_value_that_is_none_of_those_allowed_is_refused_with_them(name: str, v
         assert judge({name: each}) == []
     assert len(judge({name: [value]})) == 1
     assert "Did you mean" in judge({name: allowed[0][:-1]})[0].remedy
+
+
+FILES = ("dgxspark_models_file", "dgxspark_plan_file", "dgxspark_top_file")
+
+
+@pytest.mark.parametrize("name", [*FILES, "dgxspark_report_file"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    for value in ("page.html", str(tmp_path / "page.html"), "file"):
+        assert judge({name: value}) == []
+    for value, said in (
+        (".", f"{tmp_path} is a folder. Name a file in it."),
+        ("file/page.html", f"{tmp_path}/file is no folder"),
+        ("", "'' is not a path"),
+        (7, "7 is not a path"),
+        ("x" * 5000 + "/y", "no folder" if name in FILES else ""),
+    ):
+        assert [found for found in judge({name: value}) if said in str(found)] or not said
+    monkeypatch.setattr(run_values.os, "access", lambda *_: False)
+    [found] = judge({name: "page.html"})
+    assert str(found) == f"{name}: no file can be written in {tmp_path}, by this user. Name another path."
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_that_is_not_there_is_told_with_what_makes_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    [found] = judge({name: "my pages/page.html"})
+    assert found.remedy == f"Make it first: mkdir -p '{tmp_path}/my pages'"
+    assert judge({"dgxspark_report_file": "reports/x.json"}) == [], "the playbooks make this one"
