@@ -29,7 +29,7 @@ def reason(exc: OSError) -> str:
     """Return the reason in words, and what to do, as the text after a colon."""
     if exc.errno in (errno.EPERM, errno.EACCES):
         if os.geteuid() != 0:
-            return f"{exc.strerror}. Run this as root (become: true)."
+            return f"{exc.strerror}. Run this as root (become: true), or as a user who may do it."
         return (
             f"{exc.strerror}, even for root. Check whether it is immutable (`lsattr`), or mounted without root access."
         )

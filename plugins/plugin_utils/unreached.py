@@ -28,7 +28,8 @@ _SAID: tuple[tuple[str, Why], ...] = (
         Why(
             "node.name",
             "This controller does not find the name's address; the node itself was not asked.",
-            "Set its address in the inventory (ansible_host), or let the controller know the name (/etc/hosts, DNS, ~/.ssh/config).",
+            "Give its address, in the inventory as ansible_host or in place of the name after -i, or "
+            "let the controller know the name (/etc/hosts, DNS, ~/.ssh/config).",
         ),
     ),
     (

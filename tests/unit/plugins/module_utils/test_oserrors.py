@@ -35,7 +35,10 @@ def test_only_a_missing_right_is_answered_with_root(number: int, words: str) -> 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
 def test_a_missing_right_is(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "become: true" in oserrors.reason(error(number))
+    said = oserrors.reason(error(number))
+    assert "become: true" in said and "a user who may" in said, (
+        "on the owner's own machine, root may be the wrong answer"
+    )
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert "become" not in oserrors.reason(error(number))
     assert "lsattr" in oserrors.reason(error(number))
