@@ -72,6 +72,11 @@ def test_text_and_page_mark_what_was_not_measured() -> None:
         [line] = [line for line in text.splitlines() if line.split()[:2] == [each.profile, shown]]
         assert ("~" in line) == (each.origin == "estimated")
         assert each.model in page
+    heads = re.findall(r'<th scope="col">([^<]*)</th>', page.partition("</thead>")[0])
+    assert heads[:4] == ["Model", "Sparks", "GiB left", "tokens/s at 1"], (
+        "a phone shows four columns before one scrolls"
+    )
+    assert f"{made.fits[0].engine}, {made.fits[0].quantization}</small>" in page
     assert text.splitlines()[0] == catalogue_text.heading(made) and catalogue_text.heading(made) in page
     # A terminal shows the end of a long list.
     assert catalogue_text.heading(made) in text.splitlines()[-5:]
