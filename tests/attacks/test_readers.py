@@ -103,6 +103,7 @@ RECIPES = {
     "fills itself": recipe(command="vllm serve {a}", defaults={"a": "{a}{a}{a}{a}{a}{a}{a}{a}"}),
     "surrogate": 'model: "\\ud800"',
     "null": "model: \x00",
+    "blocks that do not end": "```x\n" * 50_000,
     "flag": recipe(command="vllm serve org/model --max-model-len " + "9" * 5000),
     "many flags": recipe(command="vllm serve org/model " + "--a " * 100_000),
     "many other flags": recipe(command="vllm serve org/model " + " ".join(f"--a{n}=x" for n in range(30_000))),

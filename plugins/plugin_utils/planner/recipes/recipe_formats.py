@@ -20,8 +20,6 @@ from .recipe_source import TEMPLATE, Became, Line, Source, mount_of, mounted
 
 Plain = t.Mapping[str, t.Any]
 _PLACEHOLDER = re.compile(r"\{(?:config\.|launch\.)?([A-Za-z_][A-Za-z0-9_]*)\}")
-# Blocks of commands in a text for people, as forums and model cards have them.
-_FENCED = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
 _KEYS = re.compile(r"^(?:services|recipe_version|command|model):(?:\s|$)", re.MULTILINE)
 _HOOK = "it runs commands on nodes or in the container, but nothing in a recipe is run. Build it into an image that needs it."
 _RUNTIMES = {"sglang": "sglang", "vllm": "vllm", "vllm-distributed": "vllm", "vllm-ray": "vllm", "eugr-vllm": "vllm"}
@@ -46,7 +44,7 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
     Raises CollectionError.
     """
     found = Source(given=dict(given or {}))
-    if blocks := _FENCED.findall(text):
+    if blocks := _fenced(text):
         found.record("(what surrounds the blocks between ```)", "not used", "it is for people.")
         text = "\n".join(blocks)
     if not name.lower().endswith((".yaml", ".yml")) and not _is_yaml(text):
@@ -68,6 +66,22 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
         "it is not a recipe: neither model nor command (sparkrun, spark-vllm-docker), services (Compose) nor serve (NVIDIA) is in it. "
         f"Found: {', '.join(sorted(map(str, document))[:8])}."
     )
+
+
+def _fenced(text: str) -> list[str]:
+    """Return the blocks between ``` in a text for people, as forums and model cards have them; one that does not end is none."""
+    blocks: list[str] = []
+    inside: list[str] | None = None
+    for line in text.split("\n"):
+        mark = line.strip()
+        if inside is None and mark.startswith("```") and "`" not in mark[3:]:
+            inside = []
+        elif inside is not None and mark == "```":
+            blocks.append("\n".join([*inside, ""]))
+            inside = None
+        elif inside is not None:
+            inside.append(line)
+    return blocks
 
 
 def _is_yaml(text: str) -> bool:
