@@ -31,6 +31,8 @@ def test_lines_come_back_whatever_their_encoding(tmp_path: pathlib.Path, packed:
     data = "one\r\nzwei \xe4\n".encode("latin-1") + b"three"
     path.write_bytes(gzip.compress(data) if packed else data)
     assert [line.strip() for line in files.read_lines(str(path))] == ["one", "zwei \ufffd", "three"]
+    path.write_bytes("one\r\nzwei \xe4\n".encode("utf-16"))  # as PowerShell redirects
+    assert [line.strip() for line in files.read_lines(str(path))] == ["one", "zwei \xe4"]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_lines_come_back_whatever_their_encoding(tmp_path: pathlib.Path, packed:
         (b"", "empty"),
         (b" \n\n", "empty"),
         (b"\x7fELF\0\0\0", "binary"),
-        ("text".encode("utf-16"), "binary"),
+        ("te\0xt".encode("utf-16"), "binary"),
         (b"\x1f\x8bnot gzip", "not a complete gzip file"),
     ],
 )
