@@ -176,6 +176,11 @@ def other_engine(text: str) -> str:
     return next(iter([*named, *(engine for program, engine in OTHER_ENGINES.items() if program in words)]), "")
 
 
+def mentioned(text: str) -> bool:
+    """Whether a command that starts an engine is anywhere in a text, whether or not a shell could read it."""
+    return _ENGINE.search(text) is not None
+
+
 def is_command(text: str) -> bool:
     """Whether a text that should be a path is rather a command that starts an engine, or a container."""
     return " " in text and re.search(r"\b(?:vllm|sglang|docker|podman)\b", text) is not None

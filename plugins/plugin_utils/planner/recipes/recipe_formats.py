@@ -43,10 +43,19 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
 
     Raises CollectionError.
     """
-    found = Source(given=dict(given or {}))
-    if blocks := _fenced(text):
-        found.record("(what surrounds the blocks between ```)", "not used", "it is for people.")
-        text = "\n".join(blocks)
+    try:
+        return _read(text, name, choice, Source(given=dict(given or {})))
+    except CollectionError:
+        # A whole recipe may have such a block in its description, and a script in what it prints: its own fault is told then.
+        blocks, around = _fenced(text)
+        if not blocks or _is_mapping(text) or recipe_commands.mentioned(around):
+            raise
+    found = _read(blocks, name, choice, Source(given=dict(given or {})))
+    found.record("(what surrounds the blocks between ```)", "not used", "it is for people.")
+    return found
+
+
+def _read(text: str, name: str, choice: str, found: Source) -> Source:
     if not name.lower().endswith((".yaml", ".yml")) and not _is_yaml(text):
         return _script(found, text, choice, name)
     document = knowledge.parse_yaml(text, "", written_out=20_000)
@@ -55,9 +64,7 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
     if not isinstance(document, dict):
         raise CollectionError("a mapping with model and command, a Compose file or a command is needed.")
     if isinstance(document.get("services"), dict):
-        service = _compose(found.given, document, choice, name)
-        service.lines += found.lines
-        return service
+        return _compose(found.given, document, choice, name)
     if isinstance(document.get("serve"), dict) and isinstance(document.get("runtime"), dict):
         return _nvidia(found, document, choice, name)
     if "model" in document or "command" in document:
@@ -68,30 +75,37 @@ def read(text: str, name: str, choice: str = "", given: t.Mapping[str, str] | No
     )
 
 
-def _fenced(text: str) -> list[str]:
-    """Return the blocks between ``` in a text for people, as forums and model cards have them; one that does not end is none."""
+def _fenced(text: str) -> tuple[str, str]:
+    """Return the blocks between ``` in a text for people, as forums and model cards have them, and the text around them.
+
+    A block that does not end is none.
+    """
     blocks: list[str] = []
+    around: list[str] = []
     inside: list[str] | None = None
     for line in text.split("\n"):
         mark = line.strip()
         if inside is None and mark.startswith("```") and "`" not in mark[3:]:
             inside = []
         elif inside is not None and mark == "```":
-            blocks.append("\n".join([*inside, ""]))
+            blocks += [*inside, ""]
             inside = None
-        elif inside is not None:
-            inside.append(line)
-    return blocks
+        else:
+            (around if inside is None else inside).append(line)
+    return "\n".join(blocks), "\n".join([*around, *(inside or [])])
 
 
-def _is_yaml(text: str) -> bool:
-    """Whether a file of another name is YAML: a Compose file, say, saved as recipe.txt."""
-    if not _KEYS.search(text):
-        return False
+def _is_mapping(text: str) -> bool:
+    """Whether a text is a YAML mapping."""
     try:
         return isinstance(knowledge.parse_yaml(text, "", written_out=20_000), dict)
     except knowledge.KnowledgeError:
         return False
+
+
+def _is_yaml(text: str) -> bool:
+    """Whether a file of another name is YAML: a Compose file, say, saved as recipe.txt."""
+    return _KEYS.search(text) is not None and _is_mapping(text)
 
 
 def _mapping(document: Plain, key: str) -> dict[str, t.Any]:

@@ -662,6 +662,40 @@ def test_a_recipe_is_taken_out_of_the_text_of_a_forum_whatever_its_file_is_calle
     assert around == (["not used"] if "```" in text else []), "every line of a recipe is accounted for"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "a.yml",
+            "model: acme/Mine-8B\nruntime: vllm\ndescription: |\n  Try\n  ```\n  vllm serve acme/Other-8B\n  ```\ncommand: vllm serve acme/Mine-8B\n",
+        ),
+        ("a.sh", "vllm serve acme/Mine-8B --port 1234\ncat <<'EOF'\n```\nvllm serve acme/Other-8B\n```\nEOF\n"),
+    ],
+)
+def test_a_block_in_a_recipe_that_is_whole_is_part_of_its_text(name: str, text: str) -> None:
+    made = recipe.profile_of(text, name)
+    assert made["model"] == "acme/Mine-8B" and "(what surrounds the blocks between ```)" not in became(made)
+
+
+BLOCK = "```\nvllm serve acme/Other-8B\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "a.yml",
+            "model: acme/Mine-8B\nruntime: vllm\nmin_nodes: two\ndescription: |\n  ```\n  vllm serve a/b\n  ```\n",
+            "min_nodes",
+        ),
+        ("a.sh", f"vllm serve acme/Mine-8B --port 'open\n{BLOCK}", "quote is not closed"),
+    ],
+)
+def test_a_recipe_with_a_fault_tells_the_fault_and_takes_no_block_for_it(name: str, text: str, said: str) -> None:
+    with pytest.raises(CollectionError, match=said):
+        recipe.profile_of(text, name)
+
+
 def test_a_script_that_writes_yaml_is_a_script() -> None:
     text = f"cat > compose.yml <<EOF\n{SERVICE}EOF\nvllm serve acme/Other-8B --port 1234\n"
     assert recipe.profile_of(text, "a.sh")["model"] == "acme/Other-8B"
