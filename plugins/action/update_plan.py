@@ -29,7 +29,9 @@ class ActionModule(ControllerAction):
         machines, begun = {}, {}
         for host, health in self.of_hosts("__spark_update_health").items():
             if not (health or {}).get("health"):
-                raise CollectionError(f"{host} could not be read. Leave it out (-l), or see why: doctor.yml.")
+                raise CollectionError(
+                    f"{host} could not be read. Leave it out (-l), or see why: dgxspark.cluster.doctor."
+                )
             read = read_in(Health, health["health"], f"{host}: health")
             machines[host] = update.machine(listed[host]["stdout"], (offered[host] or {}).get("stdout", ""), read)
             note = pathlib.Path(args["folder"]) / f"node-{host}.json"

@@ -40,7 +40,7 @@ from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.verdict im
 
 EARLIER = "earlier boot"
 CLOCK_S = 600.0  # how far a node's clock may be off: a slow run reads it that much earlier
-_MAKE = "Run site.yml --tags fabric."
+_MAKE = "Run dgxspark.cluster.site --tags fabric."
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
                 "error" if finding.severity == "error" else "warning",
                 f"{name} {finding.subject}",
                 finding.message,
-                "site.yml refuses to change the node because of it."
+                "dgxspark.cluster.site refuses to change the node because of it."
                 if finding.severity == "error"
                 else "See the remedy.",
                 finding.remedy,
@@ -244,9 +244,9 @@ def _drift(state: SiteState) -> t.Iterator[Diagnosis]:
                 "plan.drift",
                 "warning",
                 name,
-                f"site.yml would change {signatures.count(len(found), 'thing')} there: {shown}{more}.",
+                f"dgxspark.cluster.site would change {signatures.count(len(found), 'thing')} there: {shown}{more}.",
                 "It was changed by hand, an update or a pod, or the inventory has changed since.",
-                f"Look at it with plan.yml. {_MAKE}",
+                f"Look at it with dgxspark.cluster.plan. {_MAKE}",
             )
 
 
@@ -309,7 +309,7 @@ def _reboots(state: SiteState) -> t.Iterator[Diagnosis]:
             f"it is to be restarted{f' for {names}' if names else ''}.",
             "Packages were updated since its last boot. Until then it runs the old ones, and the next power cut decides when the new "
             "ones are tried.",
-            "Restart it when its models may stop, and run verify.yml.",
+            "Restart it when its models may stop, and run dgxspark.cluster.verify.",
         )
 
 

@@ -52,7 +52,7 @@ _OURS = {
     ),
     KUBECONFIG: (
         "Whatever reaches the cluster from this machine is refused: serve, verify, models.",
-        "Restart K3s on its server (systemctl restart k3s), which renews its own, then fetch it: site.yml --tags k3s.",
+        "Restart K3s on its server (systemctl restart k3s), which renews its own, then fetch it: dgxspark.cluster.site --tags k3s.",
         _SOURCE,
     ),
 }

@@ -111,7 +111,8 @@ def gpus(state: SiteState) -> t.Iterator[Diagnosis]:
                     f"the GPU is {gpu.utilisation:.0f} % busy at {gpu.clock_mhz:.0f} MHz, but draws only {gpu.power_w:.0f} W.",
                     "Either its kernels only wait (for another rank, or an engine hangs), or it is in a slow state that its clock does "
                     "not show.",
-                    "Ask the model (verify.yml with tokens). If it does not answer, restart it; if it answers slowly, compare with bench.yml, "
+                    "Ask the model (dgxspark.cluster.verify with tokens). If it does not answer, restart it; if it answers slowly, compare "
+                    "with dgxspark.cluster.bench, "
                     "then shut the node down and pull its power plug for a minute.",
                     source=tuple(state.limits["source"]),
                 )
@@ -130,7 +131,7 @@ def gpus(state: SiteState) -> t.Iterator[Diagnosis]:
 def clock_limits(state: SiteState) -> t.Iterator[Diagnosis]:
     """The clock limit against the inventory's, and whether it holds."""
     slack = (state.limits.get("gpu") or {}).get("limit_slack_mhz", 0)
-    remedy = "Run site.yml --tags power. If the unit fails, `journalctl -u dgxspark-gpu-clock` says why."
+    remedy = "Run dgxspark.cluster.site --tags power. If the unit fails, `journalctl -u dgxspark-gpu-clock` says why."
     why_limit = "The limit keeps the GPU from the clocks at which nodes have powered off during long prefills."
     for name, health in state.health.items():
         limit, wanted = health.clock_limit, state.clock_limit
@@ -211,7 +212,7 @@ def firmware(state: SiteState) -> t.Iterator[Diagnosis]:
                 host,
                 f"the firmware of {device.name} is {device.version}; {device.awaits} awaits a restart.",
                 "It was installed, and takes effect with the next restart: the next power cut decides when.",
-                "Restart it when its models may stop, and run verify.yml.",
+                "Restart it when its models may stop, and run dgxspark.cluster.verify.",
             )
         elif device.failed:
             yield Diagnosis(
@@ -220,7 +221,7 @@ def firmware(state: SiteState) -> t.Iterator[Diagnosis]:
                 host,
                 f"the firmware of {device.name} is still {device.version}. The last update failed: {device.failed}.",
                 "The device did not take it.",
-                "`fwupdmgr get-history` on the node says more. Try it again with update.yml (spark_update_firmware).",
+                "`fwupdmgr get-history` on the node says more. Try it again with dgxspark.cluster.update (spark_update_firmware).",
             )
         for finding in device_findings([device.name, *device.guids], device.version, state.known_bad):
             message = f"the firmware of {device.name} is {device.version}, which is on the list of known-bad versions."
@@ -237,5 +238,5 @@ def firmware(state: SiteState) -> t.Iterator[Diagnosis]:
                 ", ".join(host for version, hosts in versions.items() if version != usual for host in hosts),
                 f"the firmware of {names[kind]} differs between nodes: {told}.",
                 "The nodes were updated at different times, or one of them was delivered later.",
-                "Bring all to one version: update.yml with spark_update_firmware, one Spark first.",
+                "Bring all to one version: dgxspark.cluster.update with spark_update_firmware, one Spark first.",
             )

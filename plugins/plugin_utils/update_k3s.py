@@ -46,14 +46,14 @@ def plan(
     """
     plans = {host: planned for host, planned in plans.items() if planned}
     refusals = [
-        f"{host}: K3s is not installed there. site.yml --tags k3s does that first."
+        f"{host}: K3s is not installed there. dgxspark.cluster.site --tags k3s does that first."
         for host, planned in plans.items()
         if not planned.get("installed")
     ]
     due = [host for host in order if host in plans and plans[host].get("step") == "upgrade"]
     servers = tuple(host for host in due if plans[host]["role"] == "server")
     notes = [
-        f"{host}: K3s's settings differ from the inventory's. site.yml --tags k3s applies them."
+        f"{host}: K3s's settings differ from the inventory's. dgxspark.cluster.site --tags k3s applies them."
         for host, planned in plans.items()
         if planned.get("differs") and planned.get("step") == "keep"
     ]

@@ -277,7 +277,8 @@ def test_what_the_doctor_leaves_to_site_is_done_by_it(
     assert mended.code == 0, mended.output
     for kind, slot in faults.values():
         assert (
-            "site.yml --tags fabric" in found[kind, f"{NODE} {slot}"] or "The role" in found[kind, f"{NODE} {slot}"]
+            "dgxspark.cluster.site --tags fabric" in found[kind, f"{NODE} {slot}"]
+            or "The role" in found[kind, f"{NODE} {slot}"]
         ), found
     assert sh(NODE, SEEN) == planned
     after = look(report, limit=LIMIT)

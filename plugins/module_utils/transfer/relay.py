@@ -323,7 +323,7 @@ class _Puller:
         if time.monotonic() - self.counter.last > self.link.patience_s:
             raise CollectionError(
                 f"{self.link.name}: {self.peer} cannot be reached at {self.address} port {self.link.port}: nothing arrived for "
-                f"{self.link.patience_s:.0f} s. Run playbooks/verify.yml for the fabric; a firewall must let this port through "
+                f"{self.link.patience_s:.0f} s. Run dgxspark.cluster.verify for the fabric; a firewall must let this port through "
                 "there. What has arrived is kept, and the next run continues from there."
             )
         time.sleep(_PAUSE_S)
@@ -412,6 +412,6 @@ def _wait_for_children(link: Link, served: _Served) -> None:
             late = ", ".join(sorted(set(link.children) - served.done))
             raise CollectionError(
                 f"{link.name}: {late} did not fetch the files within {link.patience_s:.0f} s. See its own error; otherwise "
-                "run playbooks/verify.yml for the fabric between the two."
+                "run dgxspark.cluster.verify for the fabric between the two."
             )
         time.sleep(_PAUSE_S)

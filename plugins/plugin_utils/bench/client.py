@@ -81,7 +81,7 @@ _REMEDIES = {
     "refused": "Nothing listens there: check that the server's first rank is up and has loaded, and check the port.",
     "unreachable": "Check the address, the route from the controller, and the service or port of the server.",
     "tls": "Check the certificate's names, its dates and its CA (ca_path), or the scheme in the URL.",
-    "unauthorized": "Give the server's API key in api_key (verify.yml: k8s_dgx_api_key or dgxspark_verify_api_key).",
+    "unauthorized": "Give the server's API key in api_key (dgxspark.cluster.verify: k8s_dgx_api_key or dgxspark_verify_api_key).",
     "unavailable": "It is still loading, or overloaded: wait until /health answers, and see its log.",
     "http": "See the server's log for the request.",
     "hang": "The server accepted the request, and sends nothing more: a rank may be dead while /health still answers 200. "

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.bench.measure import Result
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.significant import significant
 
 # most requests (computed, waiting) at one time
 Queue = tuple[float, float]

@@ -223,7 +223,7 @@ def _silent_functions(seen: t.Sequence[Seen], made: Composed) -> t.Iterator[Find
                     "warning",
                     f"{host.shown} {slot}",
                     f"{function.netdev.name} has no link, although its port has one.",
-                    f"site.yml switches it on. If it stays down: `ip link set {function.netdev.name} up`, and see dmesg.",
+                    f"dgxspark.cluster.site switches it on. If it stays down: `ip link set {function.netdev.name} up`, and see dmesg.",
                 )
 
 

@@ -129,8 +129,8 @@ def _foreign(seen: t.Sequence[Seen], made: Composed) -> list[str]:
     if not told:
         return []
     text = (
-        f"{', '.join(told)}: configures interfaces of the fabric, too. site.yml refuses to continue until you let it take those "
-        "stanzas over (they are kept, and teardown.yml restores them):"
+        f"{', '.join(told)}: configures interfaces of the fabric, too. dgxspark.cluster.site refuses to continue until you let it take those "
+        "stanzas over (they are kept, and dgxspark.cluster.teardown restores them):"
     )
     return ["", *_comment(text, 0), "# netplan_vf_foreign_stanzas: absorb"]
 

@@ -28,7 +28,7 @@ def page(report: t.Any) -> str:
     """Return the page of a report. Raises CollectionError if it is not a report of this form."""
     if not isinstance(report, t.Mapping) or report.get("format") != form.FORMAT:
         raise CollectionError(
-            f"this is not a report of a benchmark of form {form.FORMAT}. Generate it again with bench.yml."
+            f"this is not a report of a benchmark of form {form.FORMAT}. Generate it again with dgxspark.cluster.bench."
         )
     with frame.reading("the report is damaged: {}. Its form is in docs/schema/bench-report.json."):
         return frame.render("bench.html.j2", _content(report), {})

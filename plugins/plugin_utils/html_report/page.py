@@ -43,7 +43,7 @@ def page(report: t.Any) -> str:
     if not isinstance(report, t.Mapping) or report.get("schema") != SCHEMA:
         form = report.get("schema") if isinstance(report, t.Mapping) else type(report).__name__
         raise CollectionError(
-            f"this is not a report of the form {SCHEMA}, but {form!r}. Generate it again with verify.yml."
+            f"this is not a report of the form {SCHEMA}, but {form!r}. Generate it again with dgxspark.cluster.verify."
         )
     filters: dict[str, t.Callable[..., t.Any]] = {
         "mark": MARKS.__getitem__,

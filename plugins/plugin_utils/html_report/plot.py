@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.html_report import svg
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.significant import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands import bytes_text
 
 Plain = t.Mapping[str, t.Any]

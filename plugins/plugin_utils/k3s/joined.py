@@ -275,7 +275,7 @@ def _collisions(seen: Joined, fabric: t.Mapping[str, t.Any]) -> t.Iterator[Findi
                 message = f"the network of the cluster's {key}, {network}, overlaps with the fabric's, {taken}."
                 remedy = (
                     f"Choose another dgxspark_fabric.address_pool, state dgxspark_fabric.reserved_networks.{key}: {network}, and "
-                    "run the fabric first (site.yml --tags fabric)."
+                    "run the fabric first (dgxspark.cluster.site --tags fabric)."
                 )
                 yield _error("network", seen.url, message, remedy)
 

@@ -228,7 +228,7 @@ def _absent(action: Action, place: Plain) -> str:
     if not path or not _is_here(action) or pathlib.Path(path).exists():
         return ""
     return (
-        f"there is no kubeconfig {path} on the controller. Install K3s first (site.yml --tags k3s), which fetches it, or name yours in "
+        f"there is no kubeconfig {path} on the controller. Install K3s first (dgxspark.cluster.site --tags k3s), which fetches it, or name yours in "
         "k8s_dgx_kubeconfig."
     )
 

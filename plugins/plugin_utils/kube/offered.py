@@ -150,9 +150,9 @@ def _why(host: str, lacking: t.Sequence[str], pools: t.Mapping[str, str], facts:
     for name in lacking:
         pci = pools.get(name)
         if pci is None:
-            return f"{name} is not in the plugin's file. Run the platform part again (site.yml --tags platform)."
+            return f"{name} is not in the plugin's file. Run the platform part again (dgxspark.cluster.site --tags platform)."
         if pci not in vfs:
-            return f"the node has no VF {pci}. Run the fabric part again (site.yml --tags fabric)."
+            return f"the node has no VF {pci}. Run the fabric part again (dgxspark.cluster.site --tags fabric)."
         if vfs[pci].hca is None:
             return (
                 f"VF {pci} has no RDMA device. Check that mlx5_ib is loaded there, and that `rdma system` shows netns shared: "

@@ -38,11 +38,11 @@ _MADE_ANEW = {"address", "verbs"}
 _STAYS = 2  # restarts
 TRIES = 1  # how often a first try may be repeated
 _REMEDY = {
-    "verbs": "Run playbooks/verify.yml; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
-    "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then playbooks/verify.yml.",
-    "mtu": "Run the fabric part again on that node, then playbooks/verify.yml.",
+    "verbs": "Run dgxspark.cluster.verify; with k8s_dgx_rdma device_plugin look at the plugin's log on that node.",
+    "gid": "Run the fabric part again on that node (sriov_roce, netplan_vf), then dgxspark.cluster.verify.",
+    "mtu": "Run the fabric part again on that node, then dgxspark.cluster.verify.",
     "link": "Plug the cable in, or find out why the VF has no link; after kubectl delete pod, the next pod has its VFs.",
-    "path-mtu": "Run playbooks/verify.yml: its step mtu names the link.",
+    "path-mtu": "Run dgxspark.cluster.verify: its step mtu names the link.",
     "address": "Use this collection's network attachment and Multus, or configure yours in the same way.",
     "arp": "Use this collection's network attachment: it sets the sysctls.",
     "peer": "Find out why the rank that does not answer is not running.",

@@ -136,7 +136,7 @@ def of_rows(matrix: Matrix, overlays: t.Sequence[str] = ()) -> Plain:
     missing = [name for name in matrix.rows if name not in known]
     if missing or not matrix.rows:
         what = f"there is no row {missing[0]!r}" if missing else "it names no rows"
-        raise CollectionError(f"matrix {matrix.id!r}: {what}. Measure it: playbooks/matrix.yml.")
+        raise CollectionError(f"matrix {matrix.id!r}: {what}. Measure it: dgxspark.cluster.matrix.")
     rows = [known[name] for name in matrix.rows]
     named = combinations(matrix)
     cases = [_of_row(row, *_name_of(row, matrix, named)) for row in rows]

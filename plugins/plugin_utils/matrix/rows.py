@@ -173,7 +173,7 @@ def _variant(case: Case) -> str:
 
 def write(path: pathlib.Path, kind: str, entry: Plain) -> None:
     """Write a file of an overlay atomically. CollectionError if it cannot be written."""
-    lines = "---\n# Written by playbooks/matrix.yml, again after each case. Edits are lost.\n"
+    lines = "---\n# Written by dgxspark.cluster.matrix, again after each case. Edits are lost.\n"
     text = knowledge.for_editors(lines + yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), kind)
     node_files.write(str(path.absolute()), text.encode(), 0o644)
 

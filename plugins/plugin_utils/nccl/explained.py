@@ -76,7 +76,7 @@ def _fault(made: dict[str, t.Any], kind: str, why: list[dict[str, t.Any]], plann
         "chosen": "NCCL has chosen TCP sockets, not RDMA, for the ranks' traffic, at a fraction of the speed",
     }
     meant = " RoCE was planned." if planned and not asked and kind != "failed" else ""
-    remedy = why[0]["remedy"] if why else "Find out why with playbooks/verify.yml or the role nccl."
+    remedy = why[0]["remedy"] if why else "Find out why with dgxspark.cluster.verify or the role nccl."
     refuse = "" if "NCCL_NET=IB" in remedy else " With NCCL_NET=IB on every rank, NCCL refuses to start without RDMA."
     return Traffic(
         "socket" if kind == "chosen" else made["verdict"],

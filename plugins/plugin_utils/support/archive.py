@@ -117,7 +117,7 @@ def build(
     lines = (f"{len(clean)} files", *said, "replaced:", *(counted or ["  nothing"]), "", *LOOK)
     clean["README.txt"] = "\n".join(
         (
-            "What a bug report for dgxspark.cluster needs, made by playbooks/support.yml. Names, addresses and secrets were",
+            "What a bug report for dgxspark.cluster needs, made by dgxspark.cluster.support. Names, addresses and secrets were",
             "replaced: the same thing has the same pseudonym in all files. mapped(addr-1) is the GID of the IPv4 address",
             "addr-1, link-local(mac-1) the one made from mac-1, guid(mac-1) a GUID of it; *** was a secret.",
             "",

@@ -65,7 +65,7 @@ def chain(
         if found is None:
             raise CollectionError(
                 f"{waiting[0]} and {holder} share no link of the fabric, and no other node connects them. Set up the fabric "
-                "first (site.yml --tags fabric), or set addresses for copies in model_weights_copy_addresses."
+                "first (dgxspark.cluster.site --tags fabric), or set addresses for copies in model_weights_copy_addresses."
             )
         host, parent, address = found
         parents[host] = (parent, address)

@@ -17,7 +17,7 @@ from dataclasses import asdict
 
 from ansible_collections.dgxspark.cluster.plugins.module_utils.values import CollectionError
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.nccl import bandwidth
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.significant import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.bands import (
     BandSet,
     Reading,

@@ -20,7 +20,7 @@ from ansible_collections.dgxspark.cluster.plugins.module_utils.values import (
 )
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import End, Evidence, Place, Result
 
-_MAKE = "Run site.yml --tags fabric: the role {role} sets it."
+_MAKE = "Run dgxspark.cluster.site --tags fabric: the role {role} sets it."
 _SUBJECT = re.compile(r"^(?P<slot>p\d+f\d+)(?:v(?P<vf>\d+))?")
 
 

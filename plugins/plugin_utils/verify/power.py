@@ -34,7 +34,7 @@ def power(evidence: Evidence) -> list[Result]:
                     f"the GPU's clock is not limited to {seen.power_mhz} MHz: {differs}.",
                     "power.limit",
                     place,
-                    "Run site.yml --tags power: the role spark_power sets it.",
+                    "Run dgxspark.cluster.site --tags power: the role spark_power sets it.",
                 )
             )
         elif seen.power is not None:

@@ -14,7 +14,7 @@ import typing as t
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.significant import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify import (
     collectives,
     links,

@@ -10,12 +10,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.dgxspark.cluster.plugins.plugin_utils.numbers import significant
+from ansible_collections.dgxspark.cluster.plugins.plugin_utils.significant import significant
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.collectives import given
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.port_counters import Carried, carried, ports_of
 from ansible_collections.dgxspark.cluster.plugins.plugin_utils.verify.values import Evidence, Place, Plain, Result
 
-_REMEDY = "See the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size; `bench.yml` measures it again."
+_REMEDY = "See the launch plan's rules for CUDA graphs, quantisation and speculation at this batch size; `dgxspark.cluster.bench` measures it again."
 _FIGURES = ("ttft_s", "tokens", "tokens_per_s", "finish_reason", "model", "text")
 
 

@@ -68,7 +68,7 @@ def mtu(evidence: Evidence) -> list[Result]:
     return _directed(evidence, "ping", _mtu)
 
 
-_MAKE = "Run site.yml --tags fabric."
+_MAKE = "Run dgxspark.cluster.site --tags fabric."
 # The kernel makes the route of each address when a link comes up. networkd (257) leaves an address that is as it should be, and its route gone.
 _ROUTES = "`ip link set {netdev} down; ip link set {netdev} up`"
 _SEND_ERRORS = {
@@ -121,7 +121,7 @@ def _mtu(evidence: Evidence, end: End, peer: End, answer: Plain) -> Result:
         narrow = _narrow(evidence, side, size)
         if narrow:
             message = f"a packet of {size} bytes does not pass from {end} to {peer}: {narrow}."
-            remedy = "Run site.yml --tags fabric: the role netplan_vf sets the MTU."
+            remedy = "Run dgxspark.cluster.site --tags fabric: the role netplan_vf sets the MTU."
             return _failed(subject, (end, peer), "mtu.interface", message, remedy, side.place)
     if large == "too large":
         message = f"{end} does not send a packet of {size} bytes: it is larger than the interface's or the route's MTU."
@@ -187,7 +187,7 @@ def _between(evidence: Evidence) -> str:
     if TOPOLOGIES[evidence.topology].cables:
         return (
             f"the cables: one that leads to another port or host than the topology `{evidence.topology}` says is as silent as none. "
-            "discover.yml shows which ports hear each other"
+            "dgxspark.cluster.discover shows which ports hear each other"
         )
     return "the switch's VLANs"
 
@@ -226,7 +226,7 @@ def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> t
             "arp.mac",
             place,
             f"it answers with {mac}",
-            "Run site.yml --tags fabric: sriov_roce sets the planned MAC.",
+            "Run dgxspark.cluster.site --tags fabric: sriov_roce sets the planned MAC.",
         )
     if place.host != peer.host:
         text = f"{place} ({netdev or mac}) answers for it"
@@ -234,10 +234,10 @@ def _answerer(evidence: Evidence, peer: End, mac: str, owner: Owner | None) -> t
     what = "the twin" if place.vf is not None and place.slot != peer.function.slot else "another interface of the node"
     ignore = _arp_ignore(evidence, place, netdev)
     why = "" if ignore is None else f": arp_ignore is {ignore} on {netdev}"
-    remedy = "Set arp_ignore=1 and arp_announce=2 on it: site.yml --tags fabric does this, with the role sriov_roce."
+    remedy = "Set arp_ignore=1 and arp_announce=2 on it: dgxspark.cluster.site --tags fabric does this, with the role sriov_roce."
     if place.slot is None:  # the role leaves alone what is not in the plan
         remedy = (
-            f"{netdev} is not in the plan, so site.yml leaves it alone: set net.ipv4.conf.{netdev}.arp_ignore=1 and "
+            f"{netdev} is not in the plan, so dgxspark.cluster.site leaves it alone: set net.ipv4.conf.{netdev}.arp_ignore=1 and "
             f"arp_announce=2 in a file of /etc/sysctl.d on {place.host}, or disconnect that interface from this network."
         )
     return "arp.twin", place, f"{place} ({netdev or mac}), {what}, answers for it{why}", remedy

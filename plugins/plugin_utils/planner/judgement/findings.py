@@ -83,7 +83,7 @@ def flawed(rows_seen: evidence.MatchingRows) -> list[Finding]:
             "warning",
             "",
             f"Row {found.row.id} measured this very configuration, and {'; '.join(found.row.blemishes)}. It proves nothing.",
-            "Measure it yourself (bench.yml), or take a configuration whose row has no failed request.",
+            "Measure it yourself (dgxspark.cluster.bench), or take a configuration whose row has no failed request.",
             tuple(found.row.run.settings),
             found.row.source,
         )
@@ -138,7 +138,7 @@ def of_unjudged(profile: Profile, unjudged: t.Sequence[str]) -> list[Finding]:
 def of_engine(chosen: Profile) -> list[Finding]:
     """Report what changing the engine dropped."""
     remedy = (
-        "Give the new engine's own settings; playbooks/profile.yml makes a profile for it (dgxspark_profile_engine)."
+        "Give the new engine's own settings; dgxspark.cluster.profile makes a profile for it (dgxspark_profile_engine)."
     )
     return [Finding("engine.changed", "info", "", text, remedy, ("engine.name",)) for text in chosen.dropped]
 

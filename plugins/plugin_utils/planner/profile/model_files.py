@@ -109,7 +109,7 @@ def _without(entry: Plain, files: t.Mapping[str, t.Any]) -> tuple[Plain, list[Fi
     tried = "; ".join(files["tried"])
     tried += "" if tried.endswith("?") else "."
     ways = (
-        "Fetch the weights first (playbooks/serve.yml does), let the controller reach the hub (dgxspark_hub_endpoint, "
+        "Fetch the weights first (dgxspark.cluster.serve does), let the controller reach the hub (dgxspark_hub_endpoint, "
         "dgxspark_hub_token_file), or name the model's config.json (k8s_dgx_model_config)."
     )
     sibling = files.get("sibling")

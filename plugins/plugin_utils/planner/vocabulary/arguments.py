@@ -372,7 +372,7 @@ class _Build:
                 "engine.version",
                 f"{looks.newer_engine(self.engine, self.version, newest)}: that table is used, and rules count the release as newer than "
                 "all others.",
-                "Have the image read with playbooks/inspect_image.yml (or k8s_dgx_inspect_image: true).",
+                "Have the image read with dgxspark.cluster.inspect_image (or k8s_dgx_inspect_image: true).",
                 source=("knowledge/looks",),
             )
         used = [*(place.removeprefix("--") for place in self.flags), *self.objects]

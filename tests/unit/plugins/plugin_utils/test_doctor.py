@@ -502,7 +502,7 @@ def test_what_site_yml_would_refuse_is_named_with_its_own_remedy(cluster: Cluste
     cluster.hosts["spark4"]["facts"].setdefault("netplan", {})["files"] = [broken]
     (told,) = examine(cluster)["findings"]
     assert (told["id"], told["severity"]) == ("netplan.unreadable", "error")
-    assert "Correct it" in told["remedy"] and "site.yml" not in told["remedy"]
+    assert "Correct it" in told["remedy"] and "cluster.site" not in told["remedy"]
 
 
 def test_a_damaged_record_is_named(cluster: Cluster) -> None:

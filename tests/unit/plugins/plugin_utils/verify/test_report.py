@@ -199,7 +199,7 @@ def test_cables_that_lead_elsewhere_are_looked_for_where_there_is_no_switch() ->
             cluster.ping[f"spark{host}", f"10.100.{subnet}.{peer}"] = {"small": "no reply", "large": "no reply"}
     (cause,) = cluster.outcome()["causes"]
     assert cause["id"] == "arp.silent" and "mtu.unreachable" in " ".join(cause["consequences"])
-    assert "cables" in cause["remedy"] and "discover.yml" in cause["remedy"] and "VLAN" not in cause["remedy"]
+    assert "cables" in cause["remedy"] and "cluster.discover" in cause["remedy"] and "VLAN" not in cause["remedy"]
 
 
 @settings(deadline=None, max_examples=examples(40))

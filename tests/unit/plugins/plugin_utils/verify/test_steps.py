@@ -179,7 +179,7 @@ def test_a_vf_without_its_route_explains_that_nothing_comes_back() -> None:
     cause = only(cluster.outcome())
     assert (cause["id"], cause["where"]) == ("link.route", "spark2 p0f0v0")
     assert "enp1s0f0v0 has its address, but no route to 10.100.0.0/24" in cause["message"]
-    assert cause["remedy"].startswith("Run site.yml --tags fabric")
+    assert cause["remedy"].startswith("Run dgxspark.cluster.site --tags fabric")
 
 
 def test_an_address_of_another_host_explains_that_nothing_answers() -> None:
@@ -208,7 +208,7 @@ def test_what_site_yml_does_not_mend_is_not_left_to_it(said: str, cause: str, wo
     cluster.ping["spark1", "10.100.0.2"] = {"small": said, "large": "not sent"}
     (found,) = failed(cluster.outcome(), "mtu")
     assert found["cause"] == cause
-    assert words in found["remedy"] and "site.yml" not in found["remedy"]
+    assert words in found["remedy"] and "cluster.site" not in found["remedy"]
     assert found["remedy"].startswith("On spark1, ")
 
 
