@@ -6,6 +6,7 @@ import ast
 import functools
 import pathlib
 import re
+import sys
 import typing as t
 
 import pytest
@@ -142,3 +143,15 @@ def test_what_is_wanted_has_a_name_that_says_what_it_is() -> None:
     assert not [
         str(path) for path in files if re.search(r"^ELSEWHERE\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
+
+
+def test_no_file_beside_a_program_has_the_name_of_a_module_of_python() -> None:
+    """A program's own folder comes first where it imports from: our file would stand in for Python's, in libraries, too."""
+    programs = [
+        path
+        for folder in ("plugin_utils", "module_utils")
+        for path in (PLUGINS / folder).rglob("*.py")
+        if "__main__" in path.read_text(encoding="utf-8")
+    ]
+    beside = {each for path in programs for each in path.parent.iterdir() if each.suffix == ".py" or each.is_dir()}
+    assert programs and sorted(each.name for each in beside if each.stem in sys.stdlib_module_names) == []
