@@ -30,7 +30,7 @@ def test_every_playbook_is_in_one_class() -> None:
 
 
 def test_a_playbook_that_a_text_names_is_there() -> None:
-    """A remedy is followed: `playbooks/x.yml` in a message, a task or an entry of knowledge."""
+    """A remedy is followed: `dgxspark.cluster.x` or `playbooks/x.yml` in a message, a task or an entry of knowledge."""
     texts = [
         path for top in ("plugins", "roles", "knowledge", "playbooks") for path in (ROOT / top).rglob("*.*")
         if path.suffix in (".py", ".yml", ".json", ".j2")
@@ -38,7 +38,10 @@ def test_a_playbook_that_a_text_names_is_there() -> None:
     named = {
         (name, str(path.relative_to(ROOT)))
         for path in texts
-        for name in re.findall(r"playbooks/(\w+)\.yml", path.read_text(encoding="utf-8"))
+        for name in re.findall(
+            r"(?:playbooks/|(?:[Rr]un|with|first|see why:) \(?dgxspark\.cluster\.)(\w+)(?:\.yml| |\.$|[;:,)]|\. )",
+            path.read_text(encoding="utf-8"),
+        )
     }
     assert len(named) > 10
     assert sorted(each for each in named if each[0] not in PLAYBOOKS) == []
