@@ -62,7 +62,7 @@ seealso:
 EXAMPLES = r"""
 - name: Serve a model by four groups
   dgxspark.cluster.serving_groups:
-    profile: qwen3.8-flash-next-nvfp4-vllm
+    profile: my-model
     hosts: "{{ ansible_play_hosts_all }}"
     groups: 4
     folder: groups

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, dgxspark.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who copies from whom over the fabric, and through which addresses."""
+"""Which host copies from which over the fabric, and at which addresses."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _LEFT = re.compile(r"\{(?:config\.|launch\.)?[A-Za-z_]\w*\}")
 # Dashes and quotes as printers have them: forums and word processors make them of those that were typed.
 _PRINTERS = re.compile("[\u2010-\u2015\u2212\u2018-\u201f]")
 _PRINTED_SO = (
-    "a forum or word processor changed its dashes or quotes, which no shell knows so. Type them anew: -- and '."
+    "a forum or word processor has replaced its dashes or quotes, which no shell understands. Type them anew: -- and '."
 )
 _NO_FILE = "there is no such file. A relative path starts at the folder where the playbook is called."
 VALUES = "k8s_dgx_recipe_values"
